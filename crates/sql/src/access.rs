@@ -1,5 +1,6 @@
 //! What the executor asks of a transaction, without its type: so that this crate is compiled once for all protocols.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use polychron_base::{Error, TableId};
@@ -10,7 +11,7 @@ use polychron_schema::{Projection, RowMut, RowRef, SchemaError};
 pub(crate) trait Access {
     /// Shows the row of a key to `found`, if there is one.
     fn get(
-        &mut self,
+        &self,
         table: TableId,
         key: &[u8],
         projection: &Projection,
@@ -18,53 +19,54 @@ pub(crate) trait Access {
     ) -> Result<(), Error>;
 
     /// Shows the rows of a range to `visit`, until it has enough.
-    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), Error>;
+    fn scan(&self, scan: &Scan<'_>, visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), Error>;
 
-    fn insert(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
+    fn insert(&self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
 
     /// Changes the row of a key, and tells whether there was one.
     fn update(
-        &mut self,
+        &self,
         table: TableId,
         key: &[u8],
         projection: &Projection,
         change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), SchemaError>,
     ) -> Result<bool, Error>;
 
-    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Error>;
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error>;
 }
 
-impl<T: Transaction> Access for T {
+/// It is lent for one operation at a time: between two of them a subquery may ask for rows, too.
+impl<T: Transaction> Access for RefCell<&mut T> {
     fn get(
-        &mut self,
+        &self,
         table: TableId,
         key: &[u8],
         projection: &Projection,
         found: &mut dyn FnMut(RowRef<'_>),
     ) -> Result<(), Error> {
-        self.read_row(table, key, projection)?.map(found);
+        self.borrow_mut().read_row(table, key, projection)?.map(found);
         Ok(())
     }
 
-    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        self.scan_rows(scan, &mut |row| visit(row))
+    fn scan(&self, scan: &Scan<'_>, visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+        self.borrow_mut().scan_rows(scan, &mut |row| visit(row))
     }
 
-    fn insert(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error> {
-        self.insert_row(table, key, row)
+    fn insert(&self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error> {
+        self.borrow_mut().insert_row(table, key, row)
     }
 
     fn update(
-        &mut self,
+        &self,
         table: TableId,
         key: &[u8],
         projection: &Projection,
         change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), SchemaError>,
     ) -> Result<bool, Error> {
-        self.update_row(table, key, projection, |row| change(row).map_err(Error::from))
+        self.borrow_mut().update_row(table, key, projection, |row| change(row).map_err(Error::from))
     }
 
-    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Error> {
-        self.delete_row(table, key)
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error> {
+        self.borrow_mut().delete_row(table, key)
     }
 }

@@ -3,6 +3,7 @@
 use bumpalo::Bump;
 
 use crate::datum::Datum;
+use crate::exec::Exec;
 use crate::text::Zone;
 
 /// The surroundings of an evaluation.
@@ -18,6 +19,8 @@ pub(crate) struct Context<'a> {
     pub(crate) zone: &'a Zone,
     /// When the transaction began, in microseconds since 1970: what `now()` stands for.
     pub(crate) now: i64,
+    /// What subqueries run in; nothing where none may stand.
+    pub(crate) exec: Option<Exec<'a>>,
 }
 
 /// A row of a query around a subquery.
@@ -30,7 +33,7 @@ pub(crate) struct Outer<'a> {
 impl<'a> Context<'a> {
     /// One without parameters and outer rows, in 1970.
     pub(crate) const fn of(arena: &'a Bump, zone: &'a Zone) -> Self {
-        Self { arena, parameters: &[], outer: None, zone, now: 0 }
+        Self { arena, parameters: &[], outer: None, zone, now: 0, exec: None }
     }
 
     /// The same, with another arena.

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use bumpalo::Bump;
+
 use crate::decimal::Decimal;
 
 /// A span of time, as PostgreSQL has it: months and days have no fixed length.
@@ -77,16 +79,30 @@ impl Datum<'_> {
         match self {
             Self::Text(text) => OwnedDatum::Text(text.into()),
             Self::Bytes(bytes) => OwnedDatum::Bytes(bytes.into()),
-            Self::Null => OwnedDatum::Plain(Datum::Null),
-            Self::Bool(it) => OwnedDatum::Plain(Datum::Bool(it)),
-            Self::Int(it) => OwnedDatum::Plain(Datum::Int(it)),
-            Self::Float(it) => OwnedDatum::Plain(Datum::Float(it)),
-            Self::Numeric(it) => OwnedDatum::Plain(Datum::Numeric(it)),
-            Self::Date(it) => OwnedDatum::Plain(Datum::Date(it)),
-            Self::Time(it) => OwnedDatum::Plain(Datum::Time(it)),
-            Self::Timestamp(it) => OwnedDatum::Plain(Datum::Timestamp(it)),
-            Self::Interval(it) => OwnedDatum::Plain(Datum::Interval(it)),
-            Self::Uuid(it) => OwnedDatum::Plain(Datum::Uuid(it)),
+            plain => OwnedDatum::Plain(plain.moved(|_| "", |_| &[])),
+        }
+    }
+
+    /// The same value with its text or bytes in the arena.
+    pub(crate) fn within(self, arena: &Bump) -> Datum<'_> {
+        self.moved(|text| arena.alloc_str(text), |bytes| arena.alloc_slice_copy(bytes))
+    }
+
+    /// The same value with its text or bytes where they are moved to.
+    fn moved<'b>(self, text: impl FnOnce(&str) -> &'b str, bytes: impl FnOnce(&[u8]) -> &'b [u8]) -> Datum<'b> {
+        match self {
+            Self::Text(it) => Datum::Text(text(it)),
+            Self::Bytes(it) => Datum::Bytes(bytes(it)),
+            Self::Null => Datum::Null,
+            Self::Bool(it) => Datum::Bool(it),
+            Self::Int(it) => Datum::Int(it),
+            Self::Float(it) => Datum::Float(it),
+            Self::Numeric(it) => Datum::Numeric(it),
+            Self::Date(it) => Datum::Date(it),
+            Self::Time(it) => Datum::Time(it),
+            Self::Timestamp(it) => Datum::Timestamp(it),
+            Self::Interval(it) => Datum::Interval(it),
+            Self::Uuid(it) => Datum::Uuid(it),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::functions::{Eval, Function};
+use crate::plan::Subquery;
 use crate::types::{ColumnType, Type};
 
 /// An expression over a row.
@@ -53,6 +54,7 @@ pub(crate) enum Expr {
         value: Box<Expr>,
         list: Box<[Expr]>,
     },
+    Subquery(Box<Subquery>),
 }
 
 /// An expression and its type.
@@ -147,6 +149,7 @@ impl Expr {
             }
             Self::Extreme { is_greatest, of } => extreme(*is_greatest, of, row, context),
             Self::Any { eval, needs_all, value, list } => any(*eval, *needs_all, (value, list), row, context),
+            Self::Subquery(subquery) => subquery.answer(row, context),
         }
     }
 
@@ -182,6 +185,7 @@ impl Expr {
                 value.walk(visit);
                 list.iter().for_each(|part| part.walk(visit));
             }
+            Self::Subquery(subquery) => subquery.parts().for_each(|part| part.walk(visit)),
         }
     }
 
@@ -220,6 +224,7 @@ impl Expr {
                 value.replace(replace)?;
                 list.iter_mut().try_for_each(|part| part.replace(replace))
             }
+            Self::Subquery(subquery) => subquery.parts_mut().try_for_each(|part| part.replace(replace)),
         }
     }
 

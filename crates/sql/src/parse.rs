@@ -2,13 +2,70 @@
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlState};
 
 /// How deeply expressions and queries may nest. The parser, the binder and the evaluation go down as deep.
 const DEPTH: usize = 200;
+
+/// How many operators, operands of AND and OR, and set operations may follow each other: the parser makes a tree of them that is as deep.
+const CHAIN: Chain = Chain { operators: 1000, connectives: 5000, sets: 300 };
+
+/// What follows each other on one level of parentheses: tokens of one operand, operands of AND and OR, and set operations.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    operators: usize,
+    connectives: usize,
+    sets: usize,
+}
+
+impl Chain {
+    fn add(&mut self, token: &Token) {
+        match token {
+            Token::Whitespace(_) => {}
+            Token::SemiColon => *self = Self::default(),
+            Token::Comma => *self = Self { sets: self.sets, ..Self::default() },
+            Token::Word(word) => match word.keyword {
+                Keyword::AND | Keyword::OR => (self.operators, self.connectives) = (0, self.connectives + 1),
+                Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::JOIN => {
+                    *self = Self { sets: self.sets + 1, ..Self::default() };
+                }
+                Keyword::WHEN | Keyword::THEN => *self = Self { sets: self.sets, ..Self::default() },
+                _ => self.operators += 1,
+            },
+            _ => self.operators += 1,
+        }
+    }
+
+    fn is_too_long(self) -> bool {
+        self.operators > CHAIN.operators || self.connectives > CHAIN.connectives || self.sets > CHAIN.sets
+    }
+}
+
+fn too_complex() -> SqlError {
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+}
+
+/// Refuses what would make trees that are too deep to be walked.
+fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let mut levels = vec![Chain::default()];
+    for token in tokens.iter().map(|token| &token.token) {
+        match token {
+            Token::LParen | Token::LBracket => levels.push(Chain::default()),
+            Token::RParen | Token::RBracket if levels.len() > 1 => drop(levels.pop()),
+            _ => {}
+        }
+        let Some(chain) = levels.last_mut() else { continue };
+        chain.add(token);
+        if chain.is_too_long() {
+            return Err(too_complex());
+        }
+    }
+    Ok(())
+}
 
 /// The longest statement, in bytes.
 const LENGTH: usize = 16 << 20;
@@ -19,8 +76,7 @@ fn error_of(error: ParserError) -> SqlError {
             SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {message}"))
         }
         ParserError::RecursionLimitExceeded => {
-            SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-                .with_hint(format!("Expressions and queries may be nested {DEPTH} times."))
+            too_complex().with_hint(format!("Expressions and queries may be nested {DEPTH} times."))
         }
     }
 }
@@ -30,7 +86,10 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a statement has at most 16 MiB"));
     }
     const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    Parser::new(&DIALECT).with_recursion_limit(DEPTH).try_with_sql(text).map_err(error_of)
+    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
+    let tokens = tokens.map_err(|error| error_of(ParserError::from(error)))?;
+    check_chains(&tokens)?;
+    Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
 
 /// The statements of a text.

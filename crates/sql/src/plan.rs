@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::bind::Aggregate;
 use crate::catalog::Table;
 use crate::expr::Expr;
+use crate::functions::Function;
 use crate::types::ColumnType;
 
 /// A column of what a statement answers.
@@ -22,6 +23,8 @@ pub(crate) enum Node {
     /// Rows of expressions over no row.
     Rows(Vec<Vec<Expr>>),
     Scan(Scan),
+    /// The integers from the first expression to the second one, as many steps apart as the third one says.
+    Series(Box<[Expr; 3]>),
     Filter {
         input: Box<Node>,
         condition: Expr,
@@ -35,8 +38,11 @@ pub(crate) enum Node {
         left: Box<Node>,
         right: Box<Node>,
         on: Option<Expr>,
-        is_outer: bool,
+        kind: JoinKind,
         right_width: usize,
+        /// What is equal on both sides, each over the rows of its side. If it is there, the right side looks at no left row, and its rows are kept by
+        /// these values; else it runs for each left row.
+        keys: Option<Vec<(Expr, Expr)>>,
     },
     /// Groups of equal values, then their aggregates. Without groups there is one row, whatever comes in.
     Aggregate {
@@ -48,9 +54,34 @@ pub(crate) enum Node {
         input: Box<Node>,
         keys: Vec<SortKey>,
     },
-    /// Each row once.
+    /// The first row of those with equal keys, or of those that are equal.
     Distinct {
         input: Box<Node>,
+        keys: Option<Vec<Expr>>,
+    },
+    /// `EXCEPT`, or `INTERSECT`.
+    Without {
+        left: Box<Node>,
+        right: Box<Node>,
+        is_except: bool,
+        is_all: bool,
+    },
+    /// Rows that are computed once a statement, by a number; they look at no row around.
+    Kept {
+        id: usize,
+        input: Arc<Node>,
+        width: usize,
+    },
+    /// The rows of `first`, and those of `step` as long as there are new ones, which it finds at the `Working` node of this number.
+    Recursive {
+        id: usize,
+        first: Box<Node>,
+        step: Box<Node>,
+        is_all: bool,
+    },
+    Working {
+        id: usize,
+        width: usize,
     },
     Limit {
         input: Box<Node>,
@@ -66,10 +97,13 @@ impl Node {
     pub(crate) fn width(&self) -> usize {
         match self {
             Self::Nothing => 0,
+            Self::Series(_) => 1,
             Self::Rows(rows) => rows.first().map_or(0, Vec::len),
             Self::Scan(scan) => scan.columns.len(),
             Self::Filter { input, .. } | Self::Sort { input, .. } => input.width(),
-            Self::Distinct { input } | Self::Limit { input, .. } => input.width(),
+            Self::Distinct { input, .. } | Self::Limit { input, .. } => input.width(),
+            Self::Without { left, .. } | Self::Recursive { first: left, .. } => left.width(),
+            Self::Kept { width, .. } | Self::Working { width, .. } => *width,
             Self::Project { columns, .. } => columns.len(),
             Self::Join { left, right_width, .. } => left.width() + right_width,
             Self::Aggregate { groups, aggregates, .. } => groups.len() + aggregates.len(),
@@ -77,47 +111,216 @@ impl Node {
         }
     }
 
-    /// Calls `visit` with each expression in it.
-    pub(crate) fn each_expr(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+    /// Calls `visit` with each expression in it and the number of rows inside of this node that are outer ones to the expression.
+    pub(crate) fn each_expr(&mut self, depth: usize, visit: &mut dyn FnMut(&mut Expr, usize)) {
+        let mut each = |expr: &mut Expr| visit(expr, depth);
         match self {
-            Self::Nothing => {}
-            Self::Rows(rows) => rows.iter_mut().flatten().for_each(visit),
+            Self::Nothing | Self::Kept { .. } | Self::Working { .. } => {}
+            Self::Rows(rows) => rows.iter_mut().flatten().for_each(each),
+            Self::Series(parts) => parts.iter_mut().for_each(each),
             Self::Scan(scan) => {
                 let bounds = scan.path.lower.iter_mut().chain(&mut scan.path.upper).map(|(value, _)| value);
-                scan.path.equal.iter_mut().chain(bounds).for_each(visit);
+                scan.path.equal.iter_mut().chain(bounds).for_each(each);
             }
             Self::Filter { input, condition } => {
-                input.each_expr(visit);
-                visit(condition);
+                each(condition);
+                input.each_expr(depth, visit);
             }
             Self::Project { input, columns } => {
-                input.each_expr(visit);
-                columns.iter_mut().for_each(visit);
+                columns.iter_mut().for_each(each);
+                input.each_expr(depth, visit);
             }
-            Self::Join { left, right, on, .. } => {
-                left.each_expr(visit);
-                right.each_expr(visit);
-                on.iter_mut().for_each(visit);
+            Self::Join { left, right, on, keys, .. } => {
+                on.iter_mut().for_each(each);
+                for (of_left, of_right) in keys.iter_mut().flatten() {
+                    visit(of_left, depth);
+                    visit(of_right, depth + 1);
+                }
+                left.each_expr(depth, visit);
+                right.each_expr(depth + 1, visit);
             }
             Self::Aggregate { input, groups, aggregates } => {
-                input.each_expr(visit);
-                groups.iter_mut().for_each(&mut *visit);
+                groups.iter_mut().for_each(&mut each);
                 for aggregate in aggregates {
-                    aggregate.argument.iter_mut().for_each(|argument| visit(&mut argument.expr));
-                    aggregate.filter.iter_mut().for_each(&mut *visit);
+                    aggregate.argument.iter_mut().for_each(|argument| each(&mut argument.expr));
+                    aggregate.filter.iter_mut().for_each(&mut each);
                 }
+                input.each_expr(depth, visit);
             }
             Self::Sort { input, keys } => {
-                input.each_expr(visit);
-                keys.iter_mut().for_each(|key| visit(&mut key.expr));
+                keys.iter_mut().for_each(|key| each(&mut key.expr));
+                input.each_expr(depth, visit);
             }
-            Self::Distinct { input } => input.each_expr(visit),
+            Self::Distinct { input, keys } => {
+                keys.iter_mut().flatten().for_each(each);
+                input.each_expr(depth, visit);
+            }
+            Self::Without { left, right, .. } | Self::Recursive { first: left, step: right, .. } => {
+                left.each_expr(depth, visit);
+                right.each_expr(depth, visit);
+            }
             Self::Limit { input, limit, offset } => {
-                input.each_expr(visit);
-                limit.iter_mut().chain(offset).for_each(visit);
+                limit.iter_mut().chain(offset).for_each(each);
+                input.each_expr(depth, visit);
             }
-            Self::Append(inputs) => inputs.iter_mut().for_each(|input| input.each_expr(visit)),
+            Self::Append(inputs) => inputs.iter_mut().for_each(|input| input.each_expr(depth, visit)),
         }
+    }
+}
+
+impl Node {
+    /// Whether its rows come in this order by themselves, from an index that has it.
+    pub(crate) fn is_sorted(&self, keys: &[SortKey]) -> bool {
+        let column = |key: &SortKey| if let Expr::Column(at) = key.expr { Some((at, key.is_descending)) } else { None };
+        keys.iter().map(column).collect::<Option<Vec<_>>>().is_some_and(|keys| self.is_ordered_by(keys))
+    }
+
+    fn is_ordered_by(&self, mut keys: Vec<(usize, bool)>) -> bool {
+        match self {
+            _ if keys.is_empty() => true,
+            Self::Filter { input, .. } | Self::Distinct { input, .. } => input.is_ordered_by(keys),
+            Self::Project { input, columns } => {
+                for (at, _) in &mut keys {
+                    let Expr::Column(below) = columns[*at] else { return false };
+                    *at = below;
+                }
+                input.is_ordered_by(keys)
+            }
+            // What a full join adds comes last.
+            Self::Join { left, kind: JoinKind::Inner | JoinKind::Left, .. } => {
+                keys.iter().all(|(at, _)| *at < left.width()) && left.is_ordered_by(keys)
+            }
+            Self::Scan(scan) => scan.is_ordered_by(&keys),
+            _ => false,
+        }
+    }
+}
+
+impl Scan {
+    /// Columns that may be NULL are left out: where it stands is another matter in each index.
+    fn is_ordered_by(&self, keys: &[(usize, bool)]) -> bool {
+        let index = &self.table.indexes[self.path.index];
+        let (equal, rest) = index.columns.split_at(self.path.equal.len());
+        let mut rest = rest.iter().enumerate();
+        index.is_ordered
+            && keys.iter().all(|&(at, is_descending)| {
+                let column = self.columns[at];
+                // One value has any order.
+                equal.contains(&column)
+                    || rest.next().is_some_and(|(position, own)| {
+                        let is_ascending = index.is_ascending(equal.len() + position);
+                        *own == column && !self.table.columns[column].nullable && is_ascending != is_descending
+                    })
+            })
+    }
+}
+
+/// Which rows without a match a join keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JoinKind {
+    Inner,
+    Left,
+    Full,
+}
+
+/// A query in an expression. It sees one outer row: the values of its inputs.
+#[derive(Clone)]
+pub(crate) struct Subquery {
+    /// Its number in the statement.
+    pub(crate) id: usize,
+    pub(crate) node: Node,
+    /// What it looks at of the rows around it. Where there is nothing, it is answered once a statement.
+    pub(crate) inputs: Vec<Expr>,
+    pub(crate) question: Question,
+}
+
+/// What is wanted of a subquery.
+#[derive(Clone)]
+pub(crate) enum Question {
+    /// The value of its row, of which there is one at most.
+    Value,
+    /// Whether there is a row.
+    Exists,
+    /// Whether all comparisons hold for some row, or for every row.
+    Any { comparisons: Vec<(&'static Function, Expr)>, needs_all: bool },
+}
+
+impl std::fmt::Debug for Subquery {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Subquery {}{:?}", self.id, self.inputs)
+    }
+}
+
+impl Subquery {
+    /// The query as one of its own: what it looks at of the rows around becomes its inputs.
+    pub(crate) fn new(id: usize, mut node: Node, question: Question) -> Self {
+        let mut inputs = Vec::new();
+        let mut seen = Vec::new();
+        node.each_outer(&mut |it, depth| {
+            let Expr::Outer { level, column } = it else { return };
+            let around = (*level - depth, *column);
+            let at = seen.iter().position(|own| *own == around).unwrap_or_else(|| {
+                seen.push(around);
+                inputs.push(match around {
+                    (1, column) => Expr::Column(column),
+                    (level, column) => Expr::Outer { level: level - 1, column },
+                });
+                seen.len() - 1
+            });
+            *it = Expr::Outer { level: depth + 1, column: at };
+        });
+        Self { id, node, inputs, question }
+    }
+
+    /// The expressions over the row around it.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Expr> {
+        let values = match &self.question {
+            Question::Any { comparisons, .. } => &comparisons[..],
+            _ => &[],
+        };
+        self.inputs.iter().chain(values.iter().map(|(_, value)| value))
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let values = match &mut self.question {
+            Question::Any { comparisons, .. } => &mut comparisons[..],
+            _ => &mut [],
+        };
+        self.inputs.iter_mut().chain(values.iter_mut().map(|(_, value)| value))
+    }
+}
+
+impl Node {
+    /// Makes rows around this node lie so many levels farther or, if fewer than none, nearer.
+    pub(crate) fn shift(&mut self, by: isize) {
+        self.each_outer(&mut |it, _| {
+            if let Expr::Outer { level, .. } = it {
+                *level = level.wrapping_add_signed(by);
+            }
+        });
+    }
+
+    /// Whether it looks at the row this many levels out, or at any row around where `level` is `None`.
+    pub(crate) fn looks_at(&mut self, wanted: Option<usize>) -> bool {
+        let mut looks = false;
+        self.each_outer(&mut |it, depth| {
+            looks |= matches!(it, Expr::Outer { level, .. } if wanted.is_none_or(|wanted| *level - depth == wanted));
+        });
+        looks
+    }
+
+    /// Calls `visit` with each reference to a row around this node, and the number of outer rows that lie inside of it.
+    pub(crate) fn each_outer(&mut self, visit: &mut dyn FnMut(&mut Expr, usize)) {
+        self.each_expr(0, &mut |expr, depth| {
+            // Nothing in here fails.
+            let _ = expr.replace(&mut |it| {
+                let is_around = matches!(it, Expr::Outer { level, .. } if *level > depth);
+                if is_around {
+                    visit(it, depth);
+                }
+                Ok(is_around)
+            });
+        });
     }
 }
 
@@ -153,6 +356,11 @@ pub(crate) struct Path {
 impl Path {
     /// All rows, in the order of their primary keys.
     pub(crate) const ALL: Self = Self { index: 0, equal: Vec::new(), lower: None, upper: None };
+
+    /// Whether it has bounds.
+    pub(crate) fn is_narrow(&self) -> bool {
+        !self.equal.is_empty() || self.lower.is_some() || self.upper.is_some()
+    }
 }
 
 /// A statement that can be executed.

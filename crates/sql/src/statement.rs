@@ -1,5 +1,6 @@
 //! Statements that are bound, and what they answer.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bumpalo::Bump;
@@ -12,7 +13,7 @@ use crate::catalog::{Catalog, Table, taken};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
-use crate::exec::{Exec, Failure, Flow, execute};
+use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::text::Zone;
@@ -160,8 +161,9 @@ fn run<T: Transaction>(
     out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
 ) -> Result<u64, Failure> {
     let arena = Bump::new();
-    let context = Context { arena: &arena, parameters, outer: None, zone, now };
-    let mut exec = Exec::new(transaction);
+    let (access, shared) = (RefCell::new(transaction), Shared::default());
+    let mut exec = Exec::new(&access, &shared);
+    let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
     execute(plan, &mut exec, &context, &mut |_, row| {
         out(row)?;
         Ok(Flow::More)

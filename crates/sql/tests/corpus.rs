@@ -83,6 +83,6 @@ macro_rules! corpus {
     )*};
 }
 
-corpus!(answer: expressions, queries, changes);
+corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, levels);
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(whole_answer: transactions, definitions, constraints);

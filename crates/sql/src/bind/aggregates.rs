@@ -72,6 +72,14 @@ impl Binder<'_> {
         let Some(argument) = argument else {
             return Ok(Aggregate { kind, argument: None, is_distinct, filter, result: Type::Int8 });
         };
+        let (mut looks_out, mut looks_in) = (false, false);
+        argument.expr.walk(&mut |it| {
+            looks_out |= matches!(it, Expr::Outer { .. });
+            looks_in |= matches!(it, Expr::Column(_));
+        });
+        if looks_out && !looks_in {
+            return Err(SqlError::unsupported("an aggregate of a query around"));
+        }
         let of = argument.base();
         let (wanted, result) = match kind {
             AggregateKind::CountRows | AggregateKind::Count => (None, Type::Int8),

@@ -289,13 +289,7 @@ impl Binder<'_> {
 
 /// Columns of a table, which goes by a name.
 pub(super) fn scope_of(named: &str, columns: &[Column]) -> Scope {
-    let columns = columns.iter().map(|column| ScopeColumn {
-        table: Some(named.to_owned()),
-        name: column.name.clone(),
-        of: column.of,
-        is_hidden: false,
-    });
-    Scope { columns: columns.collect() }
+    Scope::of(columns.iter().map(|column| ScopeColumn::new(Some(named), &column.name, column.of)))
 }
 
 /// The position of the unique index that ON CONFLICT is about.

@@ -4,6 +4,8 @@ use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
 use super::aggregates::aggregate_kind;
 use super::literals::constant;
+use super::operators::operator_name;
+use super::subqueries::query_of;
 use super::{Binder, column_type, folded, object_name, scope};
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
@@ -27,25 +29,25 @@ impl Binder<'_> {
             ast::Expr::Nested(inner) => self.expr(inner),
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr),
-            ast::Expr::IsNull(inner) => Ok(truth(Expr::IsNull(self.any_type(inner)?))),
-            ast::Expr::IsNotNull(inner) => Ok(truth(not(Expr::IsNull(self.any_type(inner)?)))),
-            ast::Expr::IsTrue(inner) => self.is(inner, "IS TRUE", |it| Expr::Is(true, it)),
-            ast::Expr::IsNotTrue(inner) => self.is(inner, "IS NOT TRUE", |it| not(Expr::Is(true, it))),
-            ast::Expr::IsFalse(inner) => self.is(inner, "IS FALSE", |it| Expr::Is(false, it)),
-            ast::Expr::IsNotFalse(inner) => self.is(inner, "IS NOT FALSE", |it| not(Expr::Is(false, it))),
-            ast::Expr::IsUnknown(inner) => self.is(inner, "IS UNKNOWN", Expr::IsNull),
-            ast::Expr::IsNotUnknown(inner) => self.is(inner, "IS NOT UNKNOWN", |it| not(Expr::IsNull(it))),
-            ast::Expr::IsDistinctFrom(left, right) => self.distinct(left, right).map(truth),
-            ast::Expr::IsNotDistinctFrom(left, right) => self.distinct(left, right).map(|it| truth(not(it))),
             ast::Expr::In { expr, target: ast::InTarget::List(list), negated, .. } => {
                 self.in_list(expr, list, *negated)
             }
             ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
-            ast::Expr::Like { negated, expr, pattern, escape_char: None, any: false } => {
-                self.operator(if *negated { "!~~" } else { "~~" }, &[expr, pattern])
+            ast::Expr::Like { negated, expr, pattern, escape_char, any: false } => {
+                self.pattern(if *negated { "!~~" } else { "~~" }, "like_escape", expr, pattern, escape_char.as_deref())
             }
-            ast::Expr::ILike { negated, expr, pattern, escape_char: None, any: false } => {
-                self.operator(if *negated { "!~~*" } else { "~~*" }, &[expr, pattern])
+            ast::Expr::ILike { negated, expr, pattern, escape_char, any: false } => self.pattern(
+                if *negated { "!~~*" } else { "~~*" },
+                "like_escape",
+                expr,
+                pattern,
+                escape_char.as_deref(),
+            ),
+            ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+                let escape = ast::Expr::value(ast::Value::SingleQuotedString("\\".to_owned()));
+                let escape = escape_char.as_deref().unwrap_or(&escape);
+                let sign = if *negated { "!~" } else { "~" };
+                self.pattern(sign, "similar_to_escape", expr, pattern, Some(escape))
             }
             ast::Expr::Cast {
                 kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
@@ -74,6 +76,36 @@ impl Binder<'_> {
                 self.case(operand.as_deref(), conditions, else_result.as_deref())
             }
             ast::Expr::Function(function) => self.function(function),
+            other => self.test(other),
+        }
+    }
+
+    /// Tests and subqueries.
+    fn test(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        match expr {
+            ast::Expr::IsNull(inner) => Ok(truth(Expr::IsNull(self.any_type(inner)?))),
+            ast::Expr::IsNotNull(inner) => Ok(truth(not(Expr::IsNull(self.any_type(inner)?)))),
+            ast::Expr::IsTrue(inner) => self.is(inner, "IS TRUE", |it| Expr::Is(true, it)),
+            ast::Expr::IsNotTrue(inner) => self.is(inner, "IS NOT TRUE", |it| not(Expr::Is(true, it))),
+            ast::Expr::IsFalse(inner) => self.is(inner, "IS FALSE", |it| Expr::Is(false, it)),
+            ast::Expr::IsNotFalse(inner) => self.is(inner, "IS NOT FALSE", |it| not(Expr::Is(false, it))),
+            ast::Expr::IsUnknown(inner) => self.is(inner, "IS UNKNOWN", Expr::IsNull),
+            ast::Expr::IsNotUnknown(inner) => self.is(inner, "IS NOT UNKNOWN", |it| not(Expr::IsNull(it))),
+            ast::Expr::IsDistinctFrom(left, right) => self.distinct(left, right).map(truth),
+            ast::Expr::IsNotDistinctFrom(left, right) => self.distinct(left, right).map(|it| truth(not(it))),
+            ast::Expr::In { expr, target: ast::InTarget::Subquery(query), negated, .. } => {
+                let found = self.any_of(expr, ("=", false), query)?;
+                Ok(if *negated { truth(not(found.expr)) } else { found })
+            }
+            ast::Expr::Exists { subquery, negated } => self.exists(subquery, *negated),
+            ast::Expr::Subquery(query) => self.scalar(query),
+            ast::Expr::AnyOp { left, compare_op, right, .. } | ast::Expr::AllOp { left, compare_op, right } => {
+                let needs_all = matches!(expr, ast::Expr::AllOp { .. });
+                let Some(query) = query_of(right) else {
+                    return Err(SqlError::unsupported(format!("the expression {expr}")));
+                };
+                self.any_of(left, (operator_name(compare_op)?, needs_all), query)
+            }
             other => self.special(other),
         }
     }
@@ -129,6 +161,23 @@ impl Binder<'_> {
         Ok(Typed::new(expr, of))
     }
 
+    /// A comparison with a pattern, which a function rewrites if another escape character is named.
+    fn pattern(
+        &mut self,
+        sign: &'static str,
+        rewrite: &str,
+        expr: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::Expr>,
+    ) -> Result<Typed, SqlError> {
+        let (value, mut pattern) = (self.expr(expr)?, self.expr(pattern)?);
+        if let Some(escape) = escape {
+            let escape = self.expr(escape)?;
+            pattern = self.call(rewrite, vec![pattern, escape])?;
+        }
+        self.apply(sign, vec![value, pattern])
+    }
+
     fn any_type(&mut self, expr: &ast::Expr) -> Result<Box<Expr>, SqlError> {
         let inner = self.expr(expr)?;
         self.known(inner).map(|it| Box::new(it.expr))
@@ -158,29 +207,21 @@ impl Binder<'_> {
         let name = match sign {
             Sign::And | Sign::Or => {
                 let place = if *sign == Sign::And { "AND" } else { "OR" };
-                let parts: Box<[_]> = Box::new([self.condition(left, place)?, self.condition(right, place)?]);
+                // A long chain leans to the left, and is taken apart without going down.
+                let (mut operands, mut left) = (vec![right], left);
+                while let ast::Expr::BinaryOp { left: one, op, right: other } = left
+                    && op == sign
+                {
+                    operands.push(other);
+                    left = one;
+                }
+                operands.push(left);
+                let parts = operands.into_iter().rev().map(|operand| self.condition(operand, place));
+                let parts: Box<[_]> = parts.collect::<Result<_, _>>()?;
                 return Ok(truth(if *sign == Sign::And { Expr::And(parts) } else { Expr::Or(parts) }));
             }
-            Sign::Plus => "+",
-            Sign::Minus => "-",
-            Sign::Multiply => "*",
-            Sign::Divide => "/",
-            Sign::Modulo => "%",
-            Sign::PGExp | Sign::BitwiseXor => "^",
-            Sign::BitwiseAnd => "&",
-            Sign::BitwiseOr => "|",
-            Sign::Eq => "=",
-            Sign::NotEq => "<>",
-            Sign::Lt => "<",
-            Sign::LtEq => "<=",
-            Sign::Gt => ">",
-            Sign::GtEq => ">=",
-            Sign::PGLikeMatch => "~~",
-            Sign::PGNotLikeMatch => "!~~",
-            Sign::PGILikeMatch => "~~*",
-            Sign::PGNotILikeMatch => "!~~*",
             Sign::StringConcat => return self.concatenation(left, right),
-            other => return Err(SqlError::unsupported(format!("the operator {other}"))),
+            sign => operator_name(sign)?,
         };
         self.operator(name, &[left, right])
     }
@@ -282,9 +323,9 @@ impl Binder<'_> {
     }
 
     /// Both sides as the comparison of this sign takes them.
-    fn compared(
+    pub(super) fn compared(
         &mut self,
-        sign: &'static str,
+        sign: &str,
         sides: Vec<Typed>,
     ) -> Result<(&'static Function, Box<[Expr]>), SqlError> {
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
@@ -450,7 +491,7 @@ fn truth(expr: Expr) -> Typed {
     Typed::new(expr, Type::Bool)
 }
 
-fn not(expr: Expr) -> Expr {
+pub(super) fn not(expr: Expr) -> Expr {
     Expr::Not(Box::new(expr))
 }
 

@@ -3,10 +3,15 @@
 use sqlparser::ast::{self, TableFactor};
 
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::paths;
-use crate::plan::{Node, Path, Scan, all_of, conjuncts};
+use crate::plan::{JoinKind, Node, Path, Scan, all_of, conjuncts};
+use crate::types::Type;
+
+/// How many tables a FROM may have.
+const MOST_TABLES: usize = 100;
 
 /// What a FROM gives.
 pub(super) struct Source {
@@ -16,18 +21,47 @@ pub(super) struct Source {
 
 impl Binder<'_> {
     pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<Source, SqlError> {
-        let mut all: Option<Source> = None;
-        for item in from {
-            let mut source = self.factor(&item.relation)?;
-            for join in &item.joins {
-                source = self.join(source, join)?;
-            }
-            all = Some(match all {
-                None => source,
-                Some(left) => joined(left, source, None, false)?,
-            });
+        // Plans lean to the left as joins do, and are walked down to their ends.
+        let count = from.iter().map(|item| 1 + item.joins.len()).sum::<usize>();
+        if count > MOST_TABLES {
+            let message = format!("a FROM has at most {MOST_TABLES} tables");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
-        Ok(all.unwrap_or(Source { node: Node::Nothing, scope: Scope::default() }))
+        let start = std::mem::replace(&mut self.from_start, self.scopes.len());
+        let all = from.iter().try_fold(None, |all: Option<Source>, item| {
+            let Some(left) = all else { return self.joins(item).map(Some) };
+            let right = self.beside(&left, |binder| binder.joins(item))?;
+            joined(left, right, None, Form::Kind(JoinKind::Inner)).map(Some)
+        });
+        self.from_start = start;
+        Ok(all?.unwrap_or(Source { node: Node::Nothing, scope: Scope::default() }))
+    }
+
+    fn joins(&mut self, item: &ast::TableWithJoins) -> Result<Source, SqlError> {
+        let mut source = self.factor(&item.relation)?;
+        for join in &item.joins {
+            source = self.join(source, join)?;
+        }
+        Ok(source)
+    }
+
+    /// Binds the right side of a join: to it the left row is the next outer one, which is seen by what is `LATERAL`.
+    fn beside<O>(&mut self, left: &Source, bind: impl FnOnce(&mut Self) -> Result<O, SqlError>) -> Result<O, SqlError> {
+        self.within(Scope { is_aside: true, ..left.scope.clone() }, bind)
+    }
+
+    /// Binds what stands in FROM, which sees what is to its left if it is `LATERAL`.
+    fn seeing<O>(
+        &mut self,
+        is_lateral: bool,
+        bind: impl FnOnce(&mut Self) -> Result<O, SqlError>,
+    ) -> Result<O, SqlError> {
+        let start = self.from_start;
+        let aside: Vec<_> = (start..self.scopes.len()).filter(|&at| is_lateral && self.scopes[at].is_aside).collect();
+        aside.iter().for_each(|&at| self.scopes[at].is_aside = false);
+        let bound = bind(self);
+        aside.iter().for_each(|&at| self.scopes[at].is_aside = true);
+        bound
     }
 
     fn factor(&mut self, factor: &TableFactor) -> Result<Source, SqlError> {
@@ -35,88 +69,168 @@ impl Binder<'_> {
             TableFactor::Table {
                 name, alias, args: None, version: None, sample: None, with_ordinality: false, ..
             } => {
+                if let Some(bound) = self.named_query(name) {
+                    let own = object_name(name)?;
+                    let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
+                    let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
+                    return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
+                }
                 let table = self.catalog.table(&object_name(name)?)?;
                 let named = alias.as_ref().map_or_else(|| table.name.clone(), |alias| folded(&alias.name));
                 let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
-                let scope = scope_of(&named, columns.collect(), alias.as_ref())?;
+                let mut scope = scope_of(&named, columns.collect(), alias.as_ref())?;
+                let origins = scope.columns.iter_mut().enumerate();
+                origins.for_each(|(at, column)| column.origin = Some((table.clone(), at)));
                 let columns = (0..table.columns.len()).collect();
                 let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
                 Ok(Source { node, scope })
             }
-            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+            TableFactor::Table { name, alias, args: Some(arguments), with_ordinality: false, .. } => {
+                self.function_in_from(name, &arguments.args, alias.as_ref())
+            }
+            TableFactor::Function { name, alias, args, with_ordinality: false, .. } => {
+                self.function_in_from(name, args, alias.as_ref())
+            }
+            TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let Some(alias) = alias else {
                     let message = "subquery in FROM must have an alias";
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 };
-                let bound = self.query(subquery)?;
+                let bound = self.seeing(*lateral, |binder| binder.query(subquery))?;
                 let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                 Ok(Source { node: bound.node, scope: scope_of(&folded(&alias.name), columns, Some(alias))? })
             }
-            TableFactor::NestedJoin { table_with_joins, alias: None } => {
-                let mut source = self.factor(&table_with_joins.relation)?;
-                for join in &table_with_joins.joins {
-                    source = self.join(source, join)?;
-                }
-                Ok(source)
-            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.joins(table_with_joins),
             other => Err(SqlError::unsupported(format!("{other} in FROM"))),
         }
     }
 
+    /// `generate_series` of integers.
+    fn function_in_from(
+        &mut self,
+        name: &ast::ObjectName,
+        arguments: &[ast::FunctionArg],
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Source, SqlError> {
+        let unsupported = || SqlError::unsupported(format!("the function {name} in FROM"));
+        let name = object_name(name)?;
+        if name != "generate_series" || !(2..=3).contains(&arguments.len()) {
+            return Err(unsupported());
+        }
+        let mut bound = Vec::new();
+        for argument in arguments {
+            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = argument else {
+                return Err(unsupported());
+            };
+            bound.push(self.seeing(true, |binder| binder.within(Scope::default(), |binder| binder.expr(expr)))?);
+        }
+        if bound.len() < 3 {
+            bound.push(super::literals::constant(Datum::Int(1), Type::Int4));
+        }
+        let (parts, of) = self.alike("generate_series", bound)?;
+        let of = if of == Type::Int2 { Type::Int4 } else { of };
+        let (Type::Int4 | Type::Int8, Ok(parts)) = (of, <[Expr; 3]>::try_from(parts)) else {
+            return Err(unsupported());
+        };
+        let named = alias.map_or(name, |alias| folded(&alias.name));
+        let scope = scope_of(&named, vec![(named.clone(), of.into())], alias)?;
+        Ok(Source { node: Node::Series(Box::new(parts)), scope })
+    }
+
     fn join(&mut self, left: Source, join: &ast::Join) -> Result<Source, SqlError> {
-        use ast::JoinOperator::{CrossJoin, Inner, Join, Left, LeftOuter};
-        let (constraint, is_outer) = match &join.join_operator {
-            Join(constraint) | Inner(constraint) => (constraint, false),
-            CrossJoin(constraint) => (constraint, false),
-            Left(constraint) | LeftOuter(constraint) => (constraint, true),
+        use ast::JoinOperator::{CrossJoin, FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
+        let (constraint, form) = match &join.join_operator {
+            Join(constraint) | Inner(constraint) | CrossJoin(constraint) => (constraint, Form::Kind(JoinKind::Inner)),
+            Left(constraint) | LeftOuter(constraint) => (constraint, Form::Kind(JoinKind::Left)),
+            Right(constraint) | RightOuter(constraint) => (constraint, Form::Right),
+            FullOuter(constraint) => (constraint, Form::Kind(JoinKind::Full)),
             _ => return Err(SqlError::unsupported(format!("{join}"))),
         };
-        let right = self.factor(&join.relation)?;
+        let mut right = self.beside(&left, |binder| binder.factor(&join.relation))?;
+        if !matches!(form, Form::Kind(JoinKind::Inner | JoinKind::Left)) && right.node.looks_at(Some(1)) {
+            return Err(SqlError::unsupported(format!("LATERAL in {join}")));
+        }
         match constraint {
-            ast::JoinConstraint::None => joined(left, right, None, is_outer),
+            ast::JoinConstraint::None => joined(left, right, None, form),
             ast::JoinConstraint::On(condition) => {
                 let scope = left.scope.clone().joined(right.scope.clone())?;
                 let on = self.within(scope, |binder| {
                     binder.place = "JOIN conditions";
                     binder.condition(condition, "JOIN/ON")
                 })?;
-                joined(left, right, Some(on), is_outer)
+                joined(left, right, Some(on), form)
             }
             ast::JoinConstraint::Using(names) => {
                 let names = names.iter().map(object_name).collect::<Result<Vec<_>, _>>()?;
-                self.join_using(left, right, &names, is_outer)
+                self.join_using(left, right, &names, form)
             }
             ast::JoinConstraint::UsingAlias(..) => Err(SqlError::unsupported("an alias behind USING")),
-            ast::JoinConstraint::Natural => Err(SqlError::unsupported("NATURAL JOIN")),
+            ast::JoinConstraint::Natural => {
+                let is_of_right =
+                    |name: &String| right.scope.columns.iter().any(|it| !it.is_hidden && it.name == *name);
+                let names = left.scope.columns.iter().filter(|it| !it.is_hidden).map(|it| it.name.clone());
+                let names: Vec<_> = names.filter(is_of_right).collect();
+                self.join_using(left, right, &names, form)
+            }
         }
     }
 
-    fn join_using(
-        &mut self,
-        left: Source,
-        mut right: Source,
-        names: &[String],
-        is_outer: bool,
-    ) -> Result<Source, SqlError> {
+    /// Columns of the same names are equal, and stand in front as one.
+    fn join_using(&mut self, left: Source, right: Source, names: &[String], form: Form) -> Result<Source, SqlError> {
         let width = left.scope.columns.len();
-        let mut parts = Vec::new();
+        let (mut parts, mut columns, mut merged) = (Vec::new(), Vec::new(), Vec::new());
+        let mut hidden = Vec::new();
         for name in names {
-            let find = |scope: &Scope, side: &str| {
-                let found = scope.columns.iter().position(|column| column.name == *name && !column.is_hidden);
-                found.ok_or_else(|| {
-                    let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
-                    SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-                })
-            };
-            let (one, other) = (find(&left.scope, "left")?, find(&right.scope, "right")?);
-            right.scope.columns[other].is_hidden = true;
+            let (one, other) = (in_using(&left.scope, name, "left")?, in_using(&right.scope, name, "right")?);
             let sides = vec![
                 Typed::new(Expr::Column(one), left.scope.columns[one].of),
                 Typed::new(Expr::Column(width + other), right.scope.columns[other].of),
             ];
-            parts.push(self.equality(sides)?);
+            parts.push(self.equality(sides.clone())?);
+            let (values, of) = self.alike("JOIN/USING", sides)?;
+            let [of_left, of_right] = &values[..] else { continue };
+            columns.push(match form {
+                Form::Right => of_right.clone(),
+                Form::Kind(JoinKind::Full) => Expr::Coalesce(values.into()),
+                Form::Kind(_) => of_left.clone(),
+            });
+            let (own, from_right) = (&left.scope.columns[one], &right.scope.columns[other]);
+            let of = if own.of == from_right.of { own.of } else { of.into() };
+            let origin = match (form, &own.table) {
+                (Form::Kind(JoinKind::Inner | JoinKind::Left), Some(_)) => own.origin.clone(),
+                _ => None,
+            };
+            merged.push(ScopeColumn { origin, ..ScopeColumn::new(None, name, of) });
+            hidden.extend([one, width + other]);
         }
-        joined(left, right, all_of(parts), is_outer)
+        let Source { node, scope } = joined(left, right, all_of(parts), form)?;
+        columns.extend((0..scope.columns.len()).map(Expr::Column));
+        let all = scope.columns.into_iter().enumerate();
+        merged.extend(all.map(|(at, it)| ScopeColumn { is_hidden: it.is_hidden || hidden.contains(&at), ..it }));
+        Ok(Source { node: Node::Project { input: Box::new(node), columns }, scope: Scope::of(merged) })
+    }
+}
+
+/// How two sides are joined.
+#[derive(Clone, Copy)]
+enum Form {
+    Kind(JoinKind),
+    Right,
+}
+
+/// The only column of this name.
+fn in_using(scope: &Scope, name: &str, side: &str) -> Result<usize, SqlError> {
+    let mut found = scope.columns.iter().enumerate().filter(|(_, column)| column.name == name && !column.is_hidden);
+    match (found.next(), found.next()) {
+        (Some((at, _)), None) => Ok(at),
+        (None, _) => {
+            let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+        }
+        _ => {
+            let message = format!("common column name \"{name}\" appears more than once in {side} table");
+            Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
+        }
     }
 }
 
@@ -135,65 +249,131 @@ fn scope_of(
         );
         return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
     }
-    let columns = columns.into_iter().enumerate().map(|(at, (name, of))| ScopeColumn {
-        table: Some(table.to_owned()),
-        name: renamed.get(at).map_or(name, |column| folded(&column.name)),
-        of,
-        is_hidden: false,
+    let columns = columns.into_iter().enumerate().map(|(at, (name, of))| {
+        let name = renamed.get(at).map_or(name, |column| folded(&column.name));
+        ScopeColumn::new(Some(table), &name, of)
     });
-    Ok(Scope { columns: columns.collect() })
+    Ok(Scope::of(columns))
 }
 
-fn joined(left: Source, right: Source, on: Option<Expr>, is_outer: bool) -> Result<Source, SqlError> {
+fn joined(left: Source, right: Source, on: Option<Expr>, form: Form) -> Result<Source, SqlError> {
     let (left_width, right_width) = (left.scope.columns.len(), right.scope.columns.len());
     let scope = left.scope.joined(right.scope)?;
     let mut parts = Vec::new();
     on.into_iter().for_each(|on| conjuncts(on, &mut parts));
-    let mut right = right.node;
-    shift_levels(&mut right);
-    let right = looked_up(right, left_width, &parts);
-    let (left, right) = (Box::new(left.node), Box::new(right));
-    Ok(Source { node: Node::Join { left, right, on: all_of(parts), is_outer, right_width }, scope })
+    let (mut left, mut right) = (left.node, right.node);
+    let node = match form {
+        Form::Kind(kind) => join_of(left, right, parts, (kind, left_width, right_width)),
+        Form::Right => {
+            // The sides change places, and so do their columns.
+            left.shift(1);
+            right.shift(-1);
+            let moved = |at: usize| if at < left_width { at + right_width } else { at - left_width };
+            for part in &mut parts {
+                moved_columns(part, &moved);
+            }
+            let input = Box::new(join_of(right, left, parts, (JoinKind::Left, right_width, left_width)));
+            let columns = (0..left_width + right_width).map(|at| Expr::Column(moved(at))).collect();
+            Node::Project { input, columns }
+        }
+    };
+    Ok(Source { node, scope })
 }
 
-/// Makes the right side of a join one that sees the left row: outer rows are one level farther.
-fn shift_levels(node: &mut Node) {
-    let mut shift = |expr: &mut Expr| {
-        // Nothing in here fails.
-        let _ = expr.replace(&mut |it| {
-            if let Expr::Outer { level, .. } = it {
-                *level += 1;
+fn moved_columns(expr: &mut Expr, moved: &dyn Fn(usize) -> usize) {
+    // Nothing in here fails.
+    let _ = expr.replace(&mut |it| {
+        if let Expr::Column(at) = it {
+            *at = moved(*at);
+        }
+        Ok(false)
+    });
+}
+
+fn join_of(
+    left: Node,
+    right: Node,
+    parts: Vec<Expr>,
+    (kind, left_width, right_width): (JoinKind, usize, usize),
+) -> Node {
+    let right = if kind == JoinKind::Full { right } else { looked_up(right, left_width, &parts) };
+    Node::Join { left: Box::new(left), right: Box::new(right), on: all_of(parts), kind, right_width, keys: None }
+}
+
+/// Whether an expression looks at columns in this range alone.
+fn is_within(expr: &Expr, range: std::ops::Range<usize>) -> bool {
+    let mut is_within = true;
+    expr.walk(&mut |it| is_within &= !matches!(it, Expr::Column(at) if !range.contains(at)));
+    is_within
+}
+
+/// Decides of each join how the right side is found: by an index, else by values that are equal, of which its rows are kept.
+pub(super) fn kept_by_keys(node: Node) -> Node {
+    let within = |node: Box<Node>| Box::new(kept_by_keys(*node));
+    match node {
+        Node::Filter { input, condition } => Node::Filter { input: within(input), condition },
+        Node::Project { input, columns } => Node::Project { input: within(input), columns },
+        Node::Join { left, right, on, kind, right_width, keys: None } => {
+            let (left, mut right) = (within(left), within(right));
+            let is_found = matches!(&*right, Node::Scan(scan) if scan.path.is_narrow());
+            if is_found || right.looks_at(Some(1)) {
+                return Node::Join { left, right, on, kind, right_width, keys: None };
             }
-            Ok(false)
-        });
-    };
-    node.each_expr(&mut shift);
+            let width = left.width();
+            let mut parts = Vec::new();
+            on.into_iter().for_each(|on| conjuncts(on, &mut parts));
+            let of_right = width..width + right_width;
+            let mut keys = Vec::new();
+            for part in &parts {
+                let Expr::Call(function, sides) = part else { continue };
+                let ("=", [one, other]) = (function.name, &**sides) else { continue };
+                let is_pair =
+                    |left: &Expr, right: &Expr| is_within(left, 0..width) && is_within(right, of_right.clone());
+                if is_pair(one, other) {
+                    keys.push((one.clone(), beyond(other.clone(), width)));
+                } else if is_pair(other, one) {
+                    keys.push((other.clone(), beyond(one.clone(), width)));
+                }
+            }
+            if kind != JoinKind::Full {
+                let looks = |part: &Expr| !part.is_known() && is_within(part, of_right.clone());
+                let (own, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(looks);
+                let own: Vec<_> = own.into_iter().map(|part| beyond(part, width)).collect();
+                right = Box::new(if own.is_empty() { *right } else { filtered(*right, own) });
+                parts = others;
+            }
+            let is_kept = kind == JoinKind::Full || !keys.is_empty();
+            Node::Join { left, right, on: all_of(parts), kind, right_width, keys: is_kept.then_some(keys) }
+        }
+        other => other,
+    }
+}
+
+/// An expression over both sides as one over the right side, which sees the left row as the next outer one.
+fn beyond(mut expr: Expr, left_width: usize) -> Expr {
+    let _ = expr.replace(&mut |it| {
+        match it {
+            Expr::Column(at) if *at < left_width => *it = Expr::Outer { level: 1, column: *at },
+            Expr::Column(at) => *at -= left_width,
+            Expr::Outer { level, .. } => *level += 1,
+            _ => {}
+        }
+        Ok(false)
+    });
+    expr
 }
 
 /// Finds the rows of the right side by key, where the condition says what its columns are equal to.
 fn looked_up(right: Node, left_width: usize, parts: &[Expr]) -> Node {
     let Node::Scan(scan) = right else { return right };
-    if !scan.path.equal.is_empty() || scan.path.lower.is_some() || scan.path.upper.is_some() {
+    if scan.path.is_narrow() {
         return Node::Scan(scan);
     }
     let column_of = |at: usize| at.checked_sub(left_width).and_then(|at| scan.columns.get(at).copied());
-    let is_of_left = |expr: &Expr| {
-        let mut is_of_left = true;
-        expr.walk(&mut |it| is_of_left &= !matches!(it, Expr::Column(at) if *at >= left_width));
-        is_of_left
-    };
+    let is_of_left = |expr: &Expr| is_within(expr, 0..left_width);
     let mut path = paths::choose(&scan.table, parts, &column_of, &is_of_left);
     let values = path.equal.iter_mut().chain(path.lower.iter_mut().chain(&mut path.upper).map(|(value, _)| value));
-    for value in values {
-        let _ = value.replace(&mut |it| {
-            match it {
-                Expr::Column(column) => *it = Expr::Outer { level: 1, column: *column },
-                Expr::Outer { level, .. } => *level += 1,
-                _ => {}
-            }
-            Ok(false)
-        });
-    }
+    values.for_each(|value| *value = beyond(std::mem::replace(value, Expr::NULL), left_width));
     Node::Scan(Scan { path, ..scan })
 }
 
@@ -205,19 +385,32 @@ pub(crate) fn filtered(node: Node, parts: Vec<Expr>) -> Node {
             scan.path = paths::choose(&scan.table, &parts, &column_of, &Expr::is_known);
             with_filter(Node::Scan(scan), parts)
         }
-        Node::Join { left, right, on, is_outer: false, right_width } => {
+        Node::Join { left, right, on, kind: JoinKind::Inner, right_width, keys: None } => {
             let width = left.width();
             let mut both: Vec<Expr> = parts;
             on.into_iter().for_each(|on| conjuncts(on, &mut both));
-            let is_of_left = |expr: &Expr| {
-                let mut is_of_left = true;
-                expr.walk(&mut |it| is_of_left &= !matches!(it, Expr::Column(at) if *at >= width));
-                is_of_left
-            };
-            let (of_left, others): (Vec<_>, Vec<_>) = both.into_iter().partition(is_of_left);
+            let (of_left, others): (Vec<_>, Vec<_>) = both.into_iter().partition(|part| is_within(part, 0..width));
+            join_of(filtered(*left, of_left), *right, others, (JoinKind::Inner, width, right_width))
+        }
+        Node::Join { left, right, on, kind: JoinKind::Left, right_width, keys } => {
+            let width = left.width();
+            let (of_left, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| is_within(part, 0..width));
             let left = Box::new(filtered(*left, of_left));
-            let right = Box::new(looked_up(*right, width, &others));
-            Node::Join { left, right, on: all_of(others), is_outer: false, right_width }
+            with_filter(Node::Join { left, right, on, kind: JoinKind::Left, right_width, keys }, others)
+        }
+        Node::Project { input, columns } => {
+            // Over columns as they are, a condition is one over the rows below.
+            let is_plain = |part: &Expr| {
+                let mut is_plain = true;
+                part.walk(&mut |it| {
+                    is_plain &= !matches!(it, Expr::Column(at) if !matches!(columns[*at], Expr::Column(_)));
+                });
+                is_plain
+            };
+            let (mut below, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_plain);
+            let moved = |at: usize| if let Expr::Column(below) = columns[at] { below } else { at };
+            below.iter_mut().for_each(|part| moved_columns(part, &moved));
+            with_filter(Node::Project { input: Box::new(filtered(*input, below)), columns }, others)
         }
         other => with_filter(other, parts),
     }

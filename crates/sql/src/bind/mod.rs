@@ -6,8 +6,11 @@ mod definitions;
 mod expressions;
 mod joins;
 mod literals;
+mod operators;
 mod query;
 mod scope;
+mod sets;
+mod subqueries;
 mod types;
 
 use sqlparser::ast;
@@ -31,6 +34,12 @@ pub(crate) struct Binder<'c> {
     pub(crate) aggregates: Option<Vec<Aggregate>>,
     /// A column of a query stays of unknown type: the other side of a UNION tells.
     pub(crate) keeps_unknown: bool,
+    /// The queries of `WITH` that are known, the innermost one last.
+    pub(crate) tables: Vec<sets::Named>,
+    /// The number of scopes around the FROM that is bound.
+    pub(crate) from_start: usize,
+    /// How many numbered parts the statement has so far.
+    pub(crate) part_count: usize,
     /// Where none may stand, the name of the place.
     pub(crate) place: &'static str,
 }
@@ -66,6 +75,9 @@ impl<'c> Binder<'c> {
             scopes: Vec::new(),
             aggregates: None,
             keeps_unknown: false,
+            tables: Vec::new(),
+            from_start: 0,
+            part_count: 0,
             place: "WHERE",
         }
     }

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{self, SetExpr};
 
-use super::joins::filtered;
+use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
@@ -20,17 +20,17 @@ pub(crate) struct Query {
 
 impl Binder<'_> {
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
-        let unsupported = |what: &str| Err(SqlError::unsupported(what));
-        if query.with.is_some() {
-            return unsupported("WITH");
-        }
-        if query.fetch.is_some() {
-            return unsupported("FETCH");
-        }
+        let known = self.tables.len();
+        let bound = self.with(query.with.as_ref()).and_then(|()| self.query_body(query));
+        self.tables.truncate(known);
+        bound
+    }
+
+    fn query_body(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
         let order: &[_] = match &query.order_by {
             None => &[],
             Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(keys), interpolate: None }) => keys,
-            Some(_) => return unsupported("ORDER BY ALL"),
+            Some(_) => return Err(SqlError::unsupported("ORDER BY ALL")),
         };
         let bound = match &*query.body {
             SetExpr::Select(select) => self.select(select, order)?,
@@ -42,21 +42,40 @@ impl Binder<'_> {
                 let bound = self.query(inner)?;
                 self.sorted_by_output(bound, order)?
             }
-            SetExpr::SetOperation { op: ast::SetOperator::Union, set_quantifier, left, right } => {
-                let bound = self.union(set_quantifier, left, right)?;
+            body => {
+                let bound = self.set_operation(body)?;
+                let is_name =
+                    |key: &ast::OrderByExpr| matches!(key.expr, ast::Expr::Identifier(_) | ast::Expr::Value(_));
+                if !order.iter().all(is_name) {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
+                    ));
+                }
                 self.sorted_by_output(bound, order)?
             }
-            other => return Err(SqlError::unsupported(format!("the query {other}"))),
         };
-        self.limited(bound, query.limit_clause.as_ref())
+        self.limited(bound, query.limit_clause.as_ref(), query.fetch.as_ref())
     }
 
-    fn limited(&mut self, bound: Query, clause: Option<&ast::LimitClause>) -> Result<Query, SqlError> {
+    fn limited(
+        &mut self,
+        bound: Query,
+        clause: Option<&ast::LimitClause>,
+        fetch: Option<&ast::Fetch>,
+    ) -> Result<Query, SqlError> {
+        let one = ast::Expr::value(ast::Value::Number("1".to_owned(), false));
         let (limit, offset) = match clause {
-            None => return Ok(bound),
+            None if fetch.is_none() => return Ok(bound),
+            None => (None, None),
             Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
                 (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
             }
+            Some(other) => return Err(SqlError::unsupported(format!("{other}"))),
+        };
+        let limit = match fetch {
+            None => limit,
+            Some(ast::Fetch { with_ties: false, percent: false, quantity }) => Some(quantity.as_ref().unwrap_or(&one)),
             Some(other) => return Err(SqlError::unsupported(format!("{other}"))),
         };
         let mut count = |expr: Option<&ast::Expr>| {
@@ -95,55 +114,14 @@ impl Binder<'_> {
         Ok(Query { node: Node::Rows(made), columns })
     }
 
-    fn union(&mut self, quantifier: &ast::SetQuantifier, left: &SetExpr, right: &SetExpr) -> Result<Query, SqlError> {
-        let mut side = |side: &SetExpr| match side {
-            SetExpr::Select(select) => {
-                self.keeps_unknown = true;
-                self.select(select, &[])
-            }
-            SetExpr::Values(values) => self.values(values),
-            SetExpr::Query(inner) => self.query(inner),
-            SetExpr::SetOperation { op: ast::SetOperator::Union, set_quantifier, left, right } => {
-                self.union(set_quantifier, left, right)
-            }
-            other => Err(SqlError::unsupported(format!("the query {other}"))),
-        };
-        let (left, right) = (side(left)?, side(right)?);
-        if left.columns.len() != right.columns.len() {
-            let message = "each UNION query must have the same number of columns";
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        }
-        let (mut lefts, mut rights, mut columns) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, (one, other)) in left.columns.iter().zip(&right.columns).enumerate() {
-            let sides = [one, other].map(|column| Typed::new(Expr::Column(at), column.of)).to_vec();
-            let (mut sides, of) = self.alike("UNION", sides)?;
-            rights.push(sides.pop().unwrap_or(Expr::NULL));
-            lefts.push(sides.pop().unwrap_or(Expr::NULL));
-            let of = if one.of == other.of { one.of } else { of.into() };
-            columns.push(OutputColumn { name: one.name.clone(), of });
-        }
-        let project = |node, columns| Node::Project { input: Box::new(node), columns };
-        let node = Node::Append(vec![project(left.node, lefts), project(right.node, rights)]);
-        let node = match quantifier {
-            ast::SetQuantifier::All => node,
-            _ => Node::Distinct { input: Box::new(node) },
-        };
-        Ok(Query { node, columns })
-    }
-
     /// Sorts rows by their own columns, which keys name or count.
-    fn sorted_by_output(&mut self, bound: Query, order: &[ast::OrderByExpr]) -> Result<Query, SqlError> {
+    pub(super) fn sorted_by_output(&mut self, bound: Query, order: &[ast::OrderByExpr]) -> Result<Query, SqlError> {
         if order.is_empty() {
             return Ok(bound);
         }
         let Query { node, columns } = bound;
-        let named = columns.iter().map(|column| ScopeColumn {
-            table: None,
-            name: column.name.clone(),
-            of: column.of,
-            is_hidden: false,
-        });
-        let scope = Scope { columns: named.collect() };
+        let named = columns.iter().map(|column| ScopeColumn::new(None, &column.name, column.of));
+        let scope = Scope::of(named);
         let keys = order.iter().map(|key| {
             let expr = match position(&key.expr, columns.len(), "ORDER BY")? {
                 Some(at) => Expr::Column(at),
@@ -155,7 +133,7 @@ impl Binder<'_> {
         Ok(Query { node: Node::Sort { input: Box::new(node), keys }, columns })
     }
 
-    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Query, SqlError> {
+    pub(super) fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Query, SqlError> {
         check_select(select)?;
         let keeps_unknown = std::mem::replace(&mut self.keeps_unknown, false);
         let source = self.from(&select.from)?;
@@ -169,7 +147,7 @@ impl Binder<'_> {
             })?,
             None => Vec::new(),
         };
-        let node = filtered(source.node, parts);
+        let node = kept_by_keys(filtered(source.node, parts));
         self.keeps_unknown = keeps_unknown;
         let bound = self.within(scope, |binder| binder.select_list(select, node, order));
         self.keeps_unknown = false;
@@ -196,7 +174,13 @@ impl Binder<'_> {
         let having = select.having.as_ref().map(|having| self.condition(having, "HAVING")).transpose()?;
         let mut keys = Vec::new();
         for key in order {
-            keys.push((self.order_key(key, &list)?, key));
+            keys.push((self.order_key(&key.expr, "ORDER BY", &list)?, key));
+        }
+        let mut distinct_on = Vec::new();
+        if let Some(ast::Distinct::On(exprs)) = &select.distinct {
+            for expr in exprs {
+                distinct_on.push(self.order_key(expr, "SELECT DISTINCT ON", &list)?);
+            }
         }
         let aggregates = std::mem::replace(&mut self.aggregates, before).unwrap_or_default();
         self.place = "GROUP BY";
@@ -213,10 +197,15 @@ impl Binder<'_> {
         let (mut having, mut keys) = (having, keys);
         if is_grouped {
             let scope = self.scopes.last().cloned().unwrap_or_default();
+            let exprs =
+                list.iter().map(|(_, typed)| &typed.expr).chain(&having).chain(keys.iter().map(|(expr, _)| expr));
+            let determined = determined(exprs.chain(&distinct_on), &group_keys, &scope);
+            group_keys.extend(determined);
             let over = |expr: &mut Expr| over_groups(expr, &group_keys, &scope);
             list.iter_mut().try_for_each(|(_, typed)| over(&mut typed.expr))?;
             having.iter_mut().try_for_each(&over)?;
             keys.iter_mut().try_for_each(|(expr, _)| over(expr))?;
+            distinct_on.iter_mut().try_for_each(&over)?;
             node = Node::Aggregate { input: Box::new(node), groups: group_keys, aggregates };
         }
         if let Some(condition) = having {
@@ -229,12 +218,12 @@ impl Binder<'_> {
             columns.push(OutputColumn { name, of: typed.of });
             exprs.push(typed.expr);
         }
-        let is_distinct = match &select.distinct {
-            None => false,
-            Some(ast::Distinct::Distinct) => true,
-            Some(other) => return Err(SqlError::unsupported(format!("SELECT {other}"))),
+        let once = match &select.distinct {
+            None | Some(ast::Distinct::All) => Once::No,
+            Some(ast::Distinct::Distinct) => Once::Rows,
+            Some(ast::Distinct::On(_)) => Once::Keys(distinct_on),
         };
-        Ok(Query { node: ordered(node, exprs, keys, is_distinct)?, columns })
+        Ok(Query { node: ordered(node, exprs, keys, once)?, columns })
     }
 
     pub(super) fn select_item(
@@ -284,16 +273,21 @@ impl Binder<'_> {
     }
 
     /// What a key of ORDER BY stands for: a column of the list by name or position, or an expression over the rows.
-    fn order_key(&mut self, key: &ast::OrderByExpr, list: &[(String, Typed)]) -> Result<Expr, SqlError> {
-        if let Some(at) = position(&key.expr, list.len(), "ORDER BY")? {
+    fn order_key(&mut self, key: &ast::Expr, place: &str, list: &[(String, Typed)]) -> Result<Expr, SqlError> {
+        if let Some(at) = position(key, list.len(), place)? {
             return Ok(list[at].1.expr.clone());
         }
-        if let ast::Expr::Identifier(name) = &key.expr
-            && let Some((_, typed)) = list.iter().find(|(own, _)| *own == folded(name))
-        {
-            return Ok(typed.expr.clone());
+        if let ast::Expr::Identifier(name) = key {
+            let mut named = list.iter().filter(|(own, _)| *own == folded(name)).map(|(_, typed)| &typed.expr);
+            if let Some(first) = named.next() {
+                if named.all(|other| other.is_same(first)) {
+                    return Ok(first.clone());
+                }
+                let message = format!("{place} \"{}\" is ambiguous", folded(name));
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+            }
         }
-        Ok(self.expr(&key.expr)?.expr)
+        Ok(self.expr(key)?.expr)
     }
 
     /// What a key of GROUP BY stands for: a column of the rows comes before one of the list.
@@ -326,6 +320,8 @@ fn check_select(select: &ast::Select) -> Result<(), SqlError> {
     found.map_or(Ok(()), |(_, clause)| Err(SqlError::unsupported(clause)))
 }
 
+const OUT_OF_GROUPS: &str = " must appear in the GROUP BY clause or be used in an aggregate function";
+
 /// Makes an expression over rows one over groups: their keys, followed by the aggregates.
 fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), SqlError> {
     expr.replace(&mut |it| {
@@ -338,14 +334,26 @@ fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), Sq
                 *it = Expr::Column(groups.len() + *number);
                 Ok(true)
             }
+            Expr::Subquery(subquery) => {
+                subquery.parts_mut().try_for_each(|part| over_groups(part, groups, scope)).map_err(|error| {
+                    let message = error.message();
+                    match message.strip_suffix(OUT_OF_GROUPS) {
+                        Some(column) => SqlError::new(
+                            SqlState::GROUPING_ERROR,
+                            format!("subquery uses ungrouped {column} from outer query"),
+                        ),
+                        None => error,
+                    }
+                })?;
+                Ok(true)
+            }
             Expr::Column(at) => {
                 let column = &scope.columns[*at];
                 let name = match &column.table {
                     Some(table) => format!("{table}.{}", column.name),
                     None => column.name.clone(),
                 };
-                let message =
-                    format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+                let message = format!("column \"{name}\"{OUT_OF_GROUPS}");
                 Err(SqlError::new(SqlState::GROUPING_ERROR, message))
             }
             _ => Ok(false),
@@ -353,43 +361,89 @@ fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), Sq
     })
 }
 
+/// Columns that no group has, but that are the same in all rows of one: their table's key is among the groups.
+fn determined<'e>(exprs: impl Iterator<Item = &'e Expr>, groups: &[Expr], scope: &Scope) -> Vec<Expr> {
+    let has = |column: usize| groups.iter().any(|group| matches!(group, Expr::Column(own) if *own == column));
+    let mut found = Vec::new();
+    for expr in exprs {
+        expr.walk(&mut |it| {
+            if let Expr::Column(column) = it
+                && !has(*column)
+                && !found.contains(column)
+                && scope.is_determined(*column, &has)
+            {
+                found.push(*column);
+            }
+        });
+    }
+    found.into_iter().map(Expr::Column).collect()
+}
+
+/// Which rows of a list are left out.
+enum Once {
+    No,
+    /// Each row is there once.
+    Rows,
+    /// The first row of those in which these are equal.
+    Keys(Vec<Expr>),
+}
+
 /// The list, sorted and each row once where that is asked for.
-fn ordered(
-    node: Node,
-    exprs: Vec<Expr>,
-    keys: Vec<(Expr, &ast::OrderByExpr)>,
-    is_distinct: bool,
-) -> Result<Node, SqlError> {
-    if keys.is_empty() && !is_distinct {
+fn ordered(node: Node, exprs: Vec<Expr>, keys: Vec<(Expr, &ast::OrderByExpr)>, once: Once) -> Result<Node, SqlError> {
+    if keys.is_empty() && matches!(once, Once::No) {
         return Ok(Node::Project { input: Box::new(node), columns: exprs });
     }
     // The keys stand behind the list, and go when the rows are sorted.
     let width = exprs.len();
     let mut columns = exprs;
-    let mut sort = Vec::new();
-    for (expr, key) in keys {
-        let at = columns.iter().position(|own| own.is_same(&expr)).unwrap_or_else(|| {
+    let mut add = |expr: Expr| {
+        columns.iter().position(|own| own.is_same(&expr)).unwrap_or_else(|| {
             columns.push(expr);
             columns.len() - 1
-        });
-        sort.push(sort_key(Expr::Column(at), key)?);
+        })
+    };
+    let mut sort = Vec::new();
+    for (expr, key) in keys {
+        sort.push(sort_key(Expr::Column(add(expr)), key)?);
     }
-    if is_distinct && columns.len() > width {
+    let mut once_by: Vec<usize> = Vec::new();
+    if let Once::Keys(keys) = &once {
+        once_by.extend(keys.iter().cloned().map(add));
+        check_distinct_on(&once_by, &mut sort)?;
+    } else if matches!(once, Once::Rows) && columns.len() > width {
         let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
         return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
     }
     let has_more = columns.len() > width;
     let mut node = Node::Project { input: Box::new(node), columns };
-    if is_distinct {
-        node = Node::Distinct { input: Box::new(node) };
+    if matches!(once, Once::Rows) {
+        node = Node::Distinct { input: Box::new(node), keys: None };
     }
-    if !sort.is_empty() {
+    if !node.is_sorted(&sort) {
         node = Node::Sort { input: Box::new(node), keys: sort };
+    }
+    if !once_by.is_empty() {
+        let keys = once_by.into_iter().map(Expr::Column).collect();
+        node = Node::Distinct { input: Box::new(node), keys: Some(keys) };
     }
     if has_more {
         node = Node::Project { input: Box::new(node), columns: (0..width).map(Expr::Column).collect() };
     }
     Ok(node)
+}
+
+/// `DISTINCT ON` needs its keys to be the first ones of the order, in any order among themselves; those that are not there come behind.
+fn check_distinct_on(keys: &[usize], sort: &mut Vec<SortKey>) -> Result<(), SqlError> {
+    let is_of = |key: &SortKey, at: usize| matches!(key.expr, Expr::Column(own) if own == at);
+    let first = sort.iter().take_while(|key| keys.iter().any(|at| is_of(key, *at))).count();
+    let missing: Vec<_> = keys.iter().filter(|at| !sort[..first].iter().any(|key| is_of(key, **at))).collect();
+    if first < sort.len() && !missing.is_empty() {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    let plain = |at: &usize| SortKey { expr: Expr::Column(*at), is_descending: false, nulls_first: false };
+    sort.extend(missing.into_iter().map(plain));
+    Ok(())
 }
 
 fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, SqlError> {
@@ -439,6 +493,15 @@ fn name_of(expr: &ast::Expr) -> String {
         ast::Expr::TypedString(typed) => super::column_type(&typed.data_type)
             .map_or_else(|_| "?column?".to_owned(), |of| of.base.internal_name().to_owned()),
         ast::Expr::Interval(_) => "interval".to_owned(),
+        ast::Expr::Exists { negated: false, .. } => "exists".to_owned(),
+        ast::Expr::Subquery(query) => match &*query.body {
+            SetExpr::Select(select) => match &select.projection[..] {
+                [ast::SelectItem::ExprWithAlias { alias, .. }] => folded(alias),
+                [ast::SelectItem::UnnamedExpr(expr)] => name_of(expr),
+                _ => "?column?".to_owned(),
+            },
+            _ => "?column?".to_owned(),
+        },
         ast::Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)) => "bool".to_owned(),
         _ => "?column?".to_owned(),
     }

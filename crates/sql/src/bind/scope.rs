@@ -1,5 +1,8 @@
 //! The columns that names can stand for.
 
+use std::sync::Arc;
+
+use crate::catalog::Table;
 use crate::error::{SqlError, SqlState};
 use crate::types::ColumnType;
 
@@ -12,12 +15,22 @@ pub(crate) struct ScopeColumn {
     pub(crate) of: ColumnType,
     /// Not named by `*`, nor without its table: the other column of a `USING`.
     pub(crate) is_hidden: bool,
+    /// The table that it is a column of, and its position there.
+    pub(crate) origin: Option<(Arc<Table>, usize)>,
+}
+
+impl ScopeColumn {
+    pub(crate) fn new(table: Option<&str>, name: &str, of: ColumnType) -> Self {
+        Self { table: table.map(str::to_owned), name: name.to_owned(), of, is_hidden: false, origin: None }
+    }
 }
 
 /// Columns in the order of the row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     pub(crate) columns: Vec<ScopeColumn>,
+    /// What stands to the left in FROM, which `LATERAL` alone sees.
+    pub(crate) is_aside: bool,
 }
 
 /// What a name is in one scope.
@@ -28,6 +41,10 @@ enum Found {
 }
 
 impl Scope {
+    pub(crate) fn of(columns: impl IntoIterator<Item = ScopeColumn>) -> Self {
+        Self { columns: columns.into_iter().collect(), is_aside: false }
+    }
+
     /// The columns of both, one behind the other.
     pub(crate) fn joined(mut self, other: Self) -> Result<Self, SqlError> {
         for table in other.tables() {
@@ -50,6 +67,16 @@ impl Scope {
         self.columns.iter().any(|column| column.table.as_deref() == Some(name))
     }
 
+    /// Whether the values of a column are the same in all rows that agree in these columns, which have the key of its table among them.
+    pub(crate) fn is_determined(&self, column: usize, by: &dyn Fn(usize) -> bool) -> bool {
+        let of = &self.columns[column];
+        let Some((table, _)) = &of.origin else { return false };
+        table.primary().columns.iter().all(|key| {
+            let is_key = |it: &ScopeColumn| it.table == of.table && it.origin.as_ref().is_some_and(|(_, at)| at == key);
+            self.columns.iter().enumerate().any(|(at, it)| is_key(it) && by(at))
+        })
+    }
+
     fn find(&self, table: Option<&str>, name: &str) -> Found {
         let is_meant = |column: &ScopeColumn| {
             column.name == name && table.map_or(!column.is_hidden, |table| column.table.as_deref() == Some(table))
@@ -69,7 +96,7 @@ pub(crate) fn resolve(
     table: Option<&str>,
     name: &str,
 ) -> Result<(usize, usize, ColumnType), SqlError> {
-    for (level, scope) in scopes.iter().rev().enumerate() {
+    for (level, scope) in scopes.iter().rev().enumerate().filter(|(_, scope)| !scope.is_aside) {
         match scope.find(table, name) {
             Found::Column(at) => return Ok((level, at, scope.columns[at].of)),
             Found::Many => {
@@ -80,7 +107,11 @@ pub(crate) fn resolve(
         }
     }
     match table {
-        Some(table) if !scopes.iter().any(|scope| scope.has_table(table)) => {
+        Some(table) if scopes.iter().any(|scope| scope.is_aside && scope.has_table(table)) => {
+            let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
+            Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
+        }
+        Some(table) if !scopes.iter().any(|scope| !scope.is_aside && scope.has_table(table)) => {
             Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{table}\"")))
         }
         Some(table) => Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {table}.{name} does not exist"))),

@@ -2,19 +2,25 @@
 
 mod aggregates;
 mod changes;
+mod joins;
 mod scans;
+mod sets;
+mod sorts;
+mod subqueries;
 
-use std::cmp::Ordering;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use bumpalo::Bump;
+use hashbrown::HashMap;
 use polychron_base::Error;
 
 use crate::access::Access;
-use crate::context::{Context, Outer};
+use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Node, Plan, SortKey};
+use crate::plan::{Node, Plan};
 
 /// Why an execution has ended early.
 #[derive(Debug)]
@@ -47,34 +53,67 @@ pub(crate) enum Flow {
 /// Takes rows.
 pub(crate) type Sink<'s> = dyn FnMut(&mut Exec<'_>, &[Datum<'_>]) -> Result<Flow, Failure> + 's;
 
-/// An execution under way.
+/// An execution under way, as an operator has it.
+#[derive(Clone, Copy)]
 pub(crate) struct Exec<'t> {
-    pub(crate) access: &'t mut dyn Access,
+    pub(crate) access: &'t dyn Access,
+    shared: &'t Shared,
+}
+
+/// What the operators of a statement share with its subqueries.
+pub(crate) struct Shared {
     /// Arenas that nobody uses.
-    arenas: Vec<Bump>,
+    arenas: RefCell<Vec<Bump>>,
     /// Bytes that sorts, groups and distinct rows may still take.
-    memory: usize,
+    memory: Cell<usize>,
+    /// Bytes of these that are taken up to the end of the statement.
+    lasting: Cell<usize>,
+    /// Why the transaction has failed inside of an expression.
+    failure: Cell<Option<Error>>,
+    /// What subqueries have answered that look at no row around them.
+    answers: RefCell<subqueries::Answers>,
+    /// The rows of queries that are computed once, by their numbers.
+    kept: RefCell<HashMap<usize, Rc<Rows>>>,
+    /// The rows that recursive queries go on with, by their numbers.
+    working: RefCell<HashMap<usize, Rc<Rows>>>,
+}
+
+/// Rows with memory of their own.
+type Rows = Vec<Vec<OwnedDatum>>;
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            arenas: RefCell::default(),
+            memory: Cell::new(WORK_MEMORY),
+            lasting: Cell::default(),
+            failure: Cell::default(),
+            answers: RefCell::default(),
+            kept: RefCell::default(),
+            working: RefCell::default(),
+        }
+    }
 }
 
 /// What sorts, groups and distinct rows of a statement may take, in bytes (`work_mem`).
 const WORK_MEMORY: usize = 256 << 20;
 
 impl<'t> Exec<'t> {
-    pub(crate) fn new(access: &'t mut dyn Access) -> Self {
-        Self { access, arenas: Vec::new(), memory: WORK_MEMORY }
+    pub(crate) fn new(access: &'t dyn Access, shared: &'t Shared) -> Self {
+        Self { access, shared }
     }
 
-    fn take_arena(&mut self) -> Bump {
-        self.arenas.pop().unwrap_or_default()
+    fn take_arena(&self) -> Bump {
+        self.shared.arenas.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn give_arena(&mut self, mut arena: Bump) {
+    fn give_arena(&self, mut arena: Bump) {
         arena.reset();
-        self.arenas.push(arena);
+        self.shared.arenas.borrow_mut().push(arena);
     }
 
-    /// Counts memory of a row that is kept.
-    fn keep(&mut self, row: &[Datum<'_>]) -> Result<(), Failure> {
+    /// Counts memory of a row that is kept, and tells how much it is.
+    fn keep(&self, row: &[Datum<'_>]) -> Result<usize, Failure> {
         let of = |datum: &Datum<'_>| match datum {
             Datum::Text(text) => text.len(),
             Datum::Bytes(bytes) => bytes.len(),
@@ -85,8 +124,19 @@ impl<'t> Exec<'t> {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
                 .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
         };
-        self.memory = self.memory.checked_sub(bytes).ok_or_else(full)?;
-        Ok(())
+        self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
+        Ok(bytes)
+    }
+
+    /// Notes that what was taken since there were `before` bytes is kept up to the end of the statement.
+    fn lasts(&self, before: usize) {
+        let taken = before.saturating_sub(self.shared.memory.get());
+        self.shared.lasting.set(self.shared.lasting.get() + taken);
+    }
+
+    /// Gives memory of rows back that are kept no longer.
+    fn forget(&self, bytes: usize) {
+        self.shared.memory.set(self.shared.memory.get() + bytes);
     }
 }
 
@@ -97,6 +147,15 @@ pub(crate) fn execute(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
+    let done = executed(plan, exec, context, out);
+    // An expression has no way to tell it.
+    match exec.shared.failure.take() {
+        Some(error) if done.is_err() => Err(Failure::Engine(error)),
+        _ => done,
+    }
+}
+
+fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<u64, Failure> {
     match plan {
         Plan::Query { node, .. } => {
             let mut count = 0;
@@ -125,6 +184,17 @@ pub(crate) fn execute(
 
 /// Pushes the rows of an operator into `out`.
 fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    first_of(node, usize::MAX, exec, context, out)
+}
+
+/// The same where no more than the first `most` rows are wanted, so that a sort can forget the others.
+fn first_of(
+    node: &Node,
+    most: usize,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
     match node {
         Node::Nothing => out(exec, &[]),
         Node::Rows(rows) => {
@@ -139,6 +209,7 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
             Ok(Flow::More)
         }
         Node::Scan(scan) => scans::scan(scan, exec, context, out),
+        Node::Series(parts) => series(parts, exec, context, out),
         Node::Filter { input, condition } => {
             let mut arena = exec.take_arena();
             let flow = run(input, exec, context, &mut |exec, row| {
@@ -150,30 +221,27 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
         }
         Node::Project { input, columns } => {
             let mut arena = exec.take_arena();
-            let flow = run(input, exec, context, &mut |exec, row| {
+            let flow = first_of(input, most, exec, context, &mut |exec, row| {
                 arena.reset();
                 projected(columns, row, exec, &context.with_arena(&arena), out)
             });
             exec.give_arena(arena);
             flow
         }
-        Node::Join { left, right, on, is_outer, right_width } => {
-            join((left, right), on.as_ref(), is_outer.then_some(*right_width), exec, context, out)
-        }
+        Node::Join { .. } => joins::join(node, exec, context, out),
         Node::Aggregate { input, groups, aggregates } => {
             aggregates::aggregate(input, (groups, aggregates), exec, context, out)
         }
-        Node::Sort { input, keys } => sort(input, keys, exec, context, out),
-        Node::Distinct { input } => {
-            let mut seen = hashbrown::HashSet::new();
-            run(input, exec, context, &mut |exec, row| {
-                if seen.insert(aggregates::group_key(row)) {
-                    exec.keep(row)?;
-                    out(exec, row)
-                } else {
-                    Ok(Flow::More)
-                }
-            })
+        Node::Sort { input, keys } => sorts::sort(input, keys, most, exec, context, out),
+        Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
+        Node::Without { left, right, is_except, is_all } => {
+            sets::without((left, right), (*is_except, *is_all), exec, context, out)
+        }
+        Node::Kept { id, input, .. } => sets::kept(*id, input, exec, context, out),
+        Node::Recursive { id, first, step, is_all } => sets::recursive(*id, (first, step), *is_all, exec, context, out),
+        Node::Working { id, .. } => {
+            let rows = exec.shared.working.borrow().get(id).cloned().unwrap_or_default();
+            pushed(&*rows, exec, out)
         }
         Node::Limit { input, limit, offset } => limited(input, (limit.as_ref(), offset.as_ref()), exec, context, out),
         Node::Append(inputs) => {
@@ -185,6 +253,45 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
             Ok(Flow::More)
         }
     }
+}
+
+fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    let mut values = [0; 3];
+    for (value, part) in values.iter_mut().zip(parts) {
+        let Datum::Int(known) = part.eval(&[], context)? else { return Ok(Flow::More) };
+        *value = known;
+    }
+    let [mut at, last, step] = values;
+    if step == 0 {
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero").into());
+    }
+    while if step > 0 { at <= last } else { at >= last } {
+        if out(exec, &[Datum::Int(at)])? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+        let Some(next) = at.checked_add(step) else { break };
+        at = next;
+    }
+    Ok(Flow::More)
+}
+
+/// Pushes rows that are kept.
+fn pushed<'r>(
+    rows: impl IntoIterator<Item = &'r Vec<OwnedDatum>>,
+    exec: &mut Exec<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    for row in rows {
+        let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
+        if out(exec, &row)? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+    }
+    Ok(Flow::More)
+}
+
+fn owned(row: &[Datum<'_>]) -> Vec<OwnedDatum> {
+    row.iter().map(|datum| datum.owned()).collect()
 }
 
 /// Pushes a row of expressions over another row.
@@ -200,89 +307,6 @@ fn projected<'a>(
         values.push(column.eval(row, context)?);
     }
     out(exec, &values)
-}
-
-fn join(
-    (left, right): (&Node, &Node),
-    on: Option<&Expr>,
-    outer_width: Option<usize>,
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    out: &mut Sink<'_>,
-) -> Result<Flow, Failure> {
-    let mut arena = exec.take_arena();
-    let flow = run(left, exec, context, &mut |exec, row| {
-        let outer = Outer { row, next: context.outer };
-        let inner = Context { outer: Some(&outer), ..*context };
-        let mut is_matched = false;
-        let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + outer_width.unwrap_or(8));
-        let flow = run(right, exec, &inner, &mut |exec, other| {
-            arena.reset();
-            // A row of its own for each: what the two sides lend ends at different times.
-            let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + other.len());
-            both.extend_from_slice(row);
-            both.extend_from_slice(other);
-            match on {
-                Some(on) if !on.holds(&both, &context.with_arena(&arena))? => Ok(Flow::More),
-                _ => {
-                    is_matched = true;
-                    out(exec, &both)
-                }
-            }
-        })?;
-        match outer_width {
-            Some(width) if !is_matched && flow == Flow::More => {
-                both.extend_from_slice(row);
-                both.resize(row.len() + width, Datum::Null);
-                out(exec, &both)
-            }
-            _ => Ok(flow),
-        }
-    });
-    exec.give_arena(arena);
-    flow
-}
-
-fn sort(
-    input: &Node,
-    keys: &[SortKey],
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    out: &mut Sink<'_>,
-) -> Result<Flow, Failure> {
-    let mut rows: Vec<(Vec<OwnedDatum>, Vec<OwnedDatum>)> = Vec::new();
-    let mut arena = exec.take_arena();
-    run(input, exec, context, &mut |exec, row| {
-        arena.reset();
-        exec.keep(row)?;
-        let context = context.with_arena(&arena);
-        let own = |datum: Datum<'_>| datum.owned();
-        let values = keys.iter().map(|key| key.expr.eval(row, &context).map(own)).collect::<Result<_, _>>()?;
-        rows.push((values, row.iter().map(|datum| own(*datum)).collect()));
-        Ok(Flow::More)
-    })?;
-    rows.sort_by(|(one, _), (other, _)| compare_keys(keys, one, other));
-    for (_, row) in &rows {
-        let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
-        if out(exec, &row)? == Flow::Enough {
-            return Ok(Flow::Enough);
-        }
-    }
-    exec.give_arena(arena);
-    Ok(Flow::More)
-}
-
-fn compare_keys(keys: &[SortKey], one: &[OwnedDatum], other: &[OwnedDatum]) -> Ordering {
-    let by_key = keys.iter().zip(one.iter().zip(other)).map(|(key, (a, b))| {
-        let (a, b) = (a.get(), b.get());
-        match (a.is_null(), b.is_null()) {
-            (false, false) if key.is_descending => b.compare(a),
-            (false, false) => a.compare(b),
-            (a, b) if key.nulls_first => b.cmp(&a),
-            (a, b) => a.cmp(&b),
-        }
-    });
-    by_key.fold(Ordering::Equal, Ordering::then)
 }
 
 fn limited(
@@ -304,8 +328,9 @@ fn limited(
     if left == 0 {
         return Ok(Flow::More);
     }
+    let most = usize::try_from(left.saturating_add(skipped)).unwrap_or(usize::MAX);
     let mut outer_flow = Flow::More;
-    run(input, exec, context, &mut |exec, row| {
+    first_of(input, most, exec, context, &mut |exec, row| {
         if skipped > 0 {
             skipped -= 1;
             return Ok(Flow::More);

@@ -112,20 +112,8 @@ fn piece(
 fn decoded<'a>(scan: &Scan, row: RowRef<'_>, arena: &'a Bump) -> bumpalo::collections::Vec<'a, Datum<'a>> {
     let mut values = bumpalo::collections::Vec::with_capacity_in(scan.columns.len(), arena);
     for &column in &scan.columns {
-        values.push(match from_stored(row.value_ref(&scan.table.layout, column), scan.table.columns[column].of.base) {
-            Datum::Text(text) => Datum::Text(arena.alloc_str(text)),
-            Datum::Bytes(bytes) => Datum::Bytes(arena.alloc_slice_copy(bytes)),
-            Datum::Null => Datum::Null,
-            Datum::Bool(it) => Datum::Bool(it),
-            Datum::Int(it) => Datum::Int(it),
-            Datum::Float(it) => Datum::Float(it),
-            Datum::Numeric(it) => Datum::Numeric(it),
-            Datum::Date(it) => Datum::Date(it),
-            Datum::Time(it) => Datum::Time(it),
-            Datum::Timestamp(it) => Datum::Timestamp(it),
-            Datum::Interval(it) => Datum::Interval(it),
-            Datum::Uuid(it) => Datum::Uuid(it),
-        });
+        let stored = from_stored(row.value_ref(&scan.table.layout, column), scan.table.columns[column].of.base);
+        values.push(stored.within(arena));
     }
     values
 }

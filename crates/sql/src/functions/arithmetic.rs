@@ -105,6 +105,26 @@ fn power(base: f64, exponent: f64) -> Result<f64, SqlError> {
     Ok(base.powf(exponent))
 }
 
+fn logarithm<'a>(value: f64, of: impl FnOnce(f64) -> f64) -> Result<Datum<'a>, SqlError> {
+    if value <= 0.0 {
+        let shown = if value == 0.0 { "zero" } else { "a negative number" };
+        return Err(SqlError::new(SqlState("2201E"), format!("cannot take logarithm of {shown}")));
+    }
+    Ok(Datum::Float(of(value)))
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    let (mut a, mut b) = (a.abs(), b.abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn lcm(a: i128, b: i128) -> i128 {
+    if a == 0 || b == 0 { 0 } else { (a / gcd(a, b) * b).abs() }
+}
+
 /// The four operations and the remainder on integers, of which the result has the wider type.
 macro_rules! integer_operators {
     ($($left:ident $right:ident $result:ident;)*) => {
@@ -171,14 +191,20 @@ macro_rules! integer_operators {
                 Ok(Datum::Float(value.sqrt()))
             };
             "exp"(Float8) -> Float8 = |it, _| checked(float(it).exp(), Type::Float8, [float(it), 0.0], float(it).is_infinite());
-            "ln"(Float8) -> Float8 = |it, _| {
-                let value = float(it);
-                if value <= 0.0 {
-                    let of = if value == 0.0 { "zero" } else { "a negative number" };
-                    return Err(SqlError::new(SqlState("2201E"), format!("cannot take logarithm of {of}")));
-                }
-                Ok(Datum::Float(value.ln()))
+            "ln"(Float8) -> Float8 = |it, _| logarithm(float(it), f64::ln);
+            "div"(Numeric, Numeric) -> Numeric = |it, _| {
+                let (a, b) = decimals(it);
+                truncated(a.divide(b)?, 0).map(Datum::Numeric)
             };
+            "gcd"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(gcd(a, b), Type::Int4) };
+            "gcd"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(gcd(a, b), Type::Int8) };
+            "lcm"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(lcm(a, b), Type::Int4) };
+            "lcm"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(lcm(a, b), Type::Int8) };
+            "log"(Float8) -> Float8 = |it, _| logarithm(float(it), f64::log10);
+            "log10"(Float8) -> Float8 = |it, _| logarithm(float(it), f64::log10);
+            "cbrt"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it).cbrt()));
+            "degrees"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it).to_degrees()));
+            "radians"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it).to_radians()));
             "pi"() -> Float8 = |_, _| Ok(Datum::Float(std::f64::consts::PI));
             "+"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.add(b).map(Datum::Numeric) };
             "-"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.subtract(b).map(Datum::Numeric) };

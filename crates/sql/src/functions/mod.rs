@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod comparisons;
+mod patterns;
 mod strings;
 mod times;
 
@@ -65,7 +66,7 @@ pub(crate) use functions;
 
 static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyLock::new(|| {
     let mut registry: HashMap<_, Vec<_>> = HashMap::new();
-    let all = [arithmetic::FUNCTIONS, strings::FUNCTIONS, times::FUNCTIONS];
+    let all = [arithmetic::FUNCTIONS, strings::FUNCTIONS, patterns::FUNCTIONS, times::FUNCTIONS];
     for function in all.into_iter().flatten().chain(comparisons::of_all_types()) {
         registry.entry(function.name).or_default().push(function);
     }

@@ -1,0 +1,193 @@
+//! `UNION`, `INTERSECT` and `EXCEPT`, and the queries of `WITH`.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, SetExpr, SetOperator};
+
+use super::query::Query;
+use super::{Binder, folded};
+use crate::casts::Place;
+use crate::error::{SqlError, SqlState};
+use crate::expr::{Expr, Typed};
+use crate::plan::{Node, OutputColumn};
+use crate::types::Type;
+
+/// A query that has a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    name: String,
+    columns: Vec<OutputColumn>,
+    node: Node,
+    /// The number of scopes around it.
+    depth: usize,
+    is_used: bool,
+}
+
+impl Binder<'_> {
+    /// A side of a set operation, or the whole of it.
+    pub(super) fn set_operation(&mut self, body: &SetExpr) -> Result<Query, SqlError> {
+        match body {
+            SetExpr::Select(select) => {
+                self.keeps_unknown = true;
+                self.select(select, &[])
+            }
+            SetExpr::Values(values) => self.values(values),
+            SetExpr::Query(inner) => self.query(inner),
+            SetExpr::SetOperation { op, set_quantifier, left, right } => {
+                let is_all = is_all(*set_quantifier)?;
+                let (left, right) = (self.set_operation(left)?, self.set_operation(right)?);
+                self.combined((*op, is_all), left, right)
+            }
+            other => Err(SqlError::unsupported(format!("the query {other}"))),
+        }
+    }
+
+    fn combined(&mut self, (op, is_all): (SetOperator, bool), left: Query, right: Query) -> Result<Query, SqlError> {
+        let name = op.to_string();
+        if left.columns.len() != right.columns.len() {
+            let message = format!("each {name} query must have the same number of columns");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let (mut lefts, mut rights, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, (one, other)) in left.columns.iter().zip(&right.columns).enumerate() {
+            let sides = [one, other].map(|column| Typed::new(Expr::Column(at), column.of)).to_vec();
+            let (mut sides, of) = self.alike(&name, sides)?;
+            rights.push(sides.pop().unwrap_or(Expr::NULL));
+            lefts.push(sides.pop().unwrap_or(Expr::NULL));
+            let of = if one.of == other.of { one.of } else { of.into() };
+            columns.push(OutputColumn { name: one.name.clone(), of });
+        }
+        let project = |node, columns| Node::Project { input: Box::new(node), columns };
+        let (left, right) = (project(left.node, lefts), project(right.node, rights));
+        let node = match op {
+            SetOperator::Union if is_all => Node::Append(vec![left, right]),
+            SetOperator::Union => Node::Distinct { input: Box::new(Node::Append(vec![left, right])), keys: None },
+            op => Node::Without {
+                left: Box::new(left),
+                right: Box::new(right),
+                is_except: op != SetOperator::Intersect,
+                is_all,
+            },
+        };
+        Ok(Query { node, columns })
+    }
+
+    /// Makes the queries of `WITH` known.
+    pub(super) fn with(&mut self, with: Option<&ast::With>) -> Result<(), SqlError> {
+        let Some(with) = with else { return Ok(()) };
+        let first = self.tables.len();
+        for cte in &with.cte_tables {
+            let name = folded(&cte.alias.name);
+            if self.tables[first..].iter().any(|own| own.name == name) {
+                let message = format!("WITH query name \"{name}\" specified more than once");
+                return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+            }
+            let mut bound = match (&*cte.query.body, with.recursive) {
+                (SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right }, true)
+                    if cte.query.with.is_none() =>
+                {
+                    let has_more = cte.query.order_by.is_some() || cte.query.limit_clause.is_some();
+                    let is_all = is_all(*set_quantifier)?;
+                    match self.recursive((&name, &cte.alias), (left, right), is_all)? {
+                        Some(_) if has_more => {
+                            return Err(SqlError::unsupported("ORDER BY or LIMIT in a recursive query"));
+                        }
+                        Some(bound) => bound,
+                        None => self.query(&cte.query)?,
+                    }
+                }
+                _ => self.query(&cte.query)?,
+            };
+            renamed(&name, &mut bound.columns, &cte.alias)?;
+            let width = bound.columns.len();
+            let is_recursive = matches!(bound.node, Node::Recursive { .. });
+            let node = if is_recursive || bound.node.looks_at(None) {
+                bound.node
+            } else {
+                Node::Kept { id: self.next_part(), input: Arc::new(bound.node), width }
+            };
+            self.know(name, bound.columns, node);
+        }
+        Ok(())
+    }
+
+    fn know(&mut self, name: String, columns: Vec<OutputColumn>, node: Node) {
+        self.tables.push(Named { name, columns, node, depth: self.scopes.len(), is_used: false });
+    }
+
+    /// The query of this name, as it is seen from here.
+    pub(super) fn named_query(&mut self, name: &ast::ObjectName) -> Option<Query> {
+        let [ast::ObjectNamePart::Identifier(name)] = &name.0[..] else { return None };
+        let name = folded(name);
+        let levels = self.scopes.len();
+        let found = self.tables.iter_mut().rev().find(|own| own.name == name)?;
+        found.is_used = true;
+        let mut node = found.node.clone();
+        node.shift((levels - found.depth) as isize);
+        Some(Query { node, columns: found.columns.clone() })
+    }
+
+    /// A query that may name itself on its right side; nothing if it does not.
+    fn recursive(
+        &mut self,
+        (name, alias): (&str, &ast::TableAlias),
+        (left, right): (&SetExpr, &SetExpr),
+        is_all: bool,
+    ) -> Result<Option<Query>, SqlError> {
+        let mut first = self.set_operation(left)?;
+        // A literal is taken to be a text: its values are texts already.
+        let unknown = first.columns.iter_mut().filter(|column| column.of.base == Type::Unknown);
+        unknown.for_each(|column| column.of = Type::Text.into());
+        let (id, width) = (self.next_part(), first.columns.len());
+        let mut columns = first.columns.clone();
+        renamed(name, &mut columns, alias)?;
+        self.know(name.to_owned(), columns.clone(), Node::Working { id, width });
+        let step = self.set_operation(right);
+        let is_used = self.tables.pop().is_some_and(|own| own.is_used);
+        let step = step?;
+        if !is_used {
+            return Ok(None);
+        }
+        if step.columns.len() != width {
+            let message = "each UNION query must have the same number of columns";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let mut made = Vec::new();
+        for (at, (column, next)) in first.columns.iter().zip(&step.columns).enumerate() {
+            let next = Typed::new(Expr::Column(at), next.of);
+            let sides = [Typed::new(Expr::Column(at), column.of), next.clone()];
+            let common = super::expressions::common_type("UNION", &sides)?;
+            if common != column.of.base {
+                let message = format!(
+                    "recursive query \"{name}\" column {} has type {} in non-recursive term but type {common} overall",
+                    at + 1,
+                    column.of.base,
+                );
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+            }
+            made.push(self.cast(next, common.into(), Place::Implicit)?.expr);
+        }
+        let step = Box::new(Node::Project { input: Box::new(step.node), columns: made });
+        let node = Node::Recursive { id, first: Box::new(first.node), step, is_all };
+        Ok(Some(Query { node, columns }))
+    }
+}
+
+fn is_all(quantifier: ast::SetQuantifier) -> Result<bool, SqlError> {
+    match quantifier {
+        ast::SetQuantifier::All => Ok(true),
+        ast::SetQuantifier::Distinct | ast::SetQuantifier::None => Ok(false),
+        other => Err(SqlError::unsupported(format!("{other}"))),
+    }
+}
+
+/// Gives columns the names of an alias.
+fn renamed(name: &str, columns: &mut [OutputColumn], alias: &ast::TableAlias) -> Result<(), SqlError> {
+    if alias.columns.len() > columns.len() {
+        let (has, wanted) = (columns.len(), alias.columns.len());
+        let message = format!("WITH query \"{name}\" has {has} columns available but {wanted} columns specified");
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    columns.iter_mut().zip(&alias.columns).for_each(|(column, new)| column.name = folded(&new.name));
+    Ok(())
+}

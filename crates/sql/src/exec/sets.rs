@@ -1,0 +1,138 @@
+//! Rows that are there once, in one set and not in another, or made of each other.
+
+use std::rc::Rc;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::aggregates::group_key;
+use super::{Exec, Failure, Flow, Rows, Sink, owned, pushed, run};
+use crate::context::Context;
+use crate::expr::Expr;
+use crate::plan::Node;
+
+pub(super) fn distinct(
+    input: &Node,
+    keys: Option<&[Expr]>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut seen = HashSet::new();
+    let mut arena = exec.take_arena();
+    let flow = run(input, exec, context, &mut |exec, row| {
+        arena.reset();
+        let inner = context.with_arena(&arena);
+        let values = keys.map(|keys| keys.iter().map(|key| key.eval(row, &inner)).collect::<Result<Vec<_>, _>>());
+        let values = values.transpose()?;
+        let values = values.as_deref().unwrap_or(row);
+        if !seen.insert(group_key(values)) {
+            return Ok(Flow::More);
+        }
+        exec.keep(values)?;
+        out(exec, row)
+    });
+    exec.give_arena(arena);
+    flow
+}
+
+pub(super) fn without(
+    (left, right): (&Node, &Node),
+    (is_except, is_all): (bool, bool),
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
+    run(right, exec, context, &mut |exec, row| {
+        let count = counts.entry(group_key(row)).or_default();
+        if *count == 0 {
+            exec.keep(row)?;
+        }
+        *count += 1;
+        Ok(Flow::More)
+    })?;
+    run(left, exec, context, &mut |exec, row| {
+        let key = group_key(row);
+        let is_wanted = match counts.get_mut(&key) {
+            // Each row of the right side stands for one of the left side.
+            Some(count) if is_all && *count > 0 => {
+                *count -= 1;
+                !is_except
+            }
+            Some(_) if is_all => is_except,
+            Some(count) => !is_except && std::mem::take(count) > 0,
+            None => {
+                if is_except && !is_all {
+                    exec.keep(row)?;
+                    counts.insert(key, 1);
+                }
+                is_except
+            }
+        };
+        if is_wanted { out(exec, row) } else { Ok(Flow::More) }
+    })
+}
+
+/// Rows that are computed when they are wanted for the first time.
+pub(super) fn kept(
+    id: usize,
+    input: &Node,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let known = exec.shared.kept.borrow().get(&id).cloned();
+    let rows = match known {
+        Some(rows) => rows,
+        None => {
+            let before = exec.shared.memory.get();
+            let mut rows = Rows::new();
+            run(input, exec, context, &mut |exec, row| {
+                exec.keep(row)?;
+                rows.push(owned(row));
+                Ok(Flow::More)
+            })?;
+            let rows = Rc::new(rows);
+            exec.shared.kept.borrow_mut().insert(id, rows.clone());
+            exec.lasts(before);
+            rows
+        }
+    };
+    pushed(&*rows, exec, out)
+}
+
+/// Pushes rows and those that are made of them, each round of those of the last one. Its end without an end is that of the memory.
+pub(super) fn recursive(
+    id: usize,
+    (first, step): (&Node, &Node),
+    is_all: bool,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut seen = HashSet::new();
+    let mut node = first;
+    let around = exec.shared.working.borrow_mut().remove(&id);
+    let flow = loop {
+        let mut rows = Rows::new();
+        let flow = run(node, exec, context, &mut |exec, row| {
+            if !is_all && !seen.insert(group_key(row)) {
+                return Ok(Flow::More);
+            }
+            exec.keep(row)?;
+            rows.push(owned(row));
+            out(exec, row)
+        })?;
+        if flow == Flow::Enough || rows.is_empty() {
+            break flow;
+        }
+        exec.shared.working.borrow_mut().insert(id, Rc::new(rows));
+        node = step;
+    };
+    let mut working = exec.shared.working.borrow_mut();
+    match around {
+        Some(rows) => working.insert(id, rows),
+        None => working.remove(&id),
+    };
+    Ok(flow)
+}

@@ -1,0 +1,143 @@
+//! Regular expressions, and patterns that are rewritten.
+
+use std::cell::RefCell;
+
+use regex::{Regex, RegexBuilder};
+
+use super::{Function, functions};
+use crate::context::Context;
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+
+fn text<'a>(datum: Datum<'a>) -> &'a str {
+    if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
+}
+
+/// What a compiled expression may take, in bytes.
+const SIZE: usize = 1 << 20;
+
+thread_local! {
+    /// The expression that was used last: most statements have one for all of their rows.
+    static LAST: RefCell<Option<(String, bool, Regex)>> = const { RefCell::new(None) };
+}
+
+fn with_regex<O>(pattern: &str, ignores_case: bool, run: impl FnOnce(&Regex) -> O) -> Result<O, SqlError> {
+    LAST.with_borrow_mut(|last| {
+        let is_last = |last: &(String, bool, Regex)| last.0 == pattern && last.1 == ignores_case;
+        if !last.as_ref().is_some_and(is_last) {
+            let mut builder = RegexBuilder::new(pattern);
+            builder.case_insensitive(ignores_case).dot_matches_new_line(true).size_limit(SIZE);
+            let regex = builder.build().map_err(|error| {
+                let why = error.to_string();
+                let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                SqlError::new(SqlState("2201B"), format!("invalid regular expression: {why}"))
+            })?;
+            *last = Some((pattern.to_owned(), ignores_case, regex));
+        }
+        let Some((_, _, regex)) = last else { unreachable!("it was put there") };
+        Ok(run(regex))
+    })
+}
+
+fn matches<'a>(arguments: &[Datum<'a>], ignores_case: bool, wanted: bool) -> Result<Datum<'a>, SqlError> {
+    let (of, pattern) = (text(arguments[0]), text(arguments[1]));
+    with_regex(pattern, ignores_case, |regex| Datum::Bool(regex.is_match(of) == wanted))
+}
+
+/// The only character of an escape text; none if it is empty.
+fn escape_of(escape: &str) -> Result<Option<char>, SqlError> {
+    let mut letters = escape.chars();
+    match (letters.next(), letters.next()) {
+        (first, None) => Ok(first),
+        _ => Err(SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+            .with_hint("Escape string must be empty or one character.")),
+    }
+}
+
+/// A pattern of LIKE with a backslash in the place of its escape character.
+fn with_backslashes(pattern: &str, escape: &str) -> Result<String, SqlError> {
+    let escape = escape_of(escape)?;
+    let mut made = String::new();
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            letter if Some(letter) == escape => {
+                made.push('\\');
+                made.extend(letters.next());
+            }
+            '\\' => made.push_str("\\\\"),
+            letter => made.push(letter),
+        }
+    }
+    Ok(made)
+}
+
+/// A pattern of SIMILAR TO as a regular expression.
+fn of_similar(pattern: &str, escape: &str) -> Result<String, SqlError> {
+    let escape = escape_of(escape)?;
+    let mut made = String::from("^(?:");
+    let mut letters = pattern.chars();
+    let mut is_in_class = false;
+    while let Some(letter) = letters.next() {
+        match letter {
+            letter if Some(letter) == escape => {
+                made.push_str(&regex::escape(&letters.next().map(String::from).unwrap_or_default()));
+            }
+            ']' if is_in_class => (is_in_class, ()) = (false, made.push(']')),
+            letter if is_in_class => made.push(letter),
+            '[' => (is_in_class, ()) = (true, made.push('[')),
+            '%' => made.push_str(".*"),
+            '_' => made.push('.'),
+            '(' => made.push_str("(?:"),
+            ')' | '|' | '*' | '+' | '?' | '{' | '}' => made.push(letter),
+            letter => made.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    made.push_str(")$");
+    Ok(made)
+}
+
+/// The replacement of `regexp_replace` as the crate has it: `\1` is a group, and `\&` all of it.
+fn replacement(of: &str) -> String {
+    let mut made = String::new();
+    let mut letters = of.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '$' => made.push_str("$$"),
+            '\\' => match letters.next() {
+                Some(digit @ '0'..='9') => made.push_str(&format!("${{{digit}}}")),
+                Some('&') => made.push_str("${0}"),
+                Some(other) => made.push(other),
+                None => made.push('\\'),
+            },
+            letter => made.push(letter),
+        }
+    }
+    made
+}
+
+fn replaced<'a>(arguments: &[Datum<'a>], flags: &str, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+    let (of, pattern, by) = (text(arguments[0]), text(arguments[1]), replacement(text(arguments[2])));
+    if let Some(flag) = flags.chars().find(|flag| !['g', 'i'].contains(flag)) {
+        return Err(SqlError::unsupported(format!("the regular expression flag {flag}")));
+    }
+    let count = usize::from(!flags.contains('g'));
+    let made = with_regex(pattern, flags.contains('i'), |regex| regex.replacen(of, count, by.as_str()).into_owned())?;
+    Ok(Datum::Text(context.arena.alloc_str(&made)))
+}
+
+pub(super) const FUNCTIONS: &[Function] = functions! {
+    "~"(Text, Text) -> Bool = |it, _| matches(it, false, true);
+    "!~"(Text, Text) -> Bool = |it, _| matches(it, false, false);
+    "~*"(Text, Text) -> Bool = |it, _| matches(it, true, true);
+    "!~*"(Text, Text) -> Bool = |it, _| matches(it, true, false);
+    "like_escape"(Text, Text) -> Text = |it, context| {
+        Ok(Datum::Text(context.arena.alloc_str(&with_backslashes(text(it[0]), text(it[1]))?)))
+    };
+    "similar_to_escape"(Text, Text) -> Text = |it, context| {
+        Ok(Datum::Text(context.arena.alloc_str(&of_similar(text(it[0]), text(it[1]))?)))
+    };
+    "regexp_replace"(Text, Text, Text) -> Text = |it, context| replaced(it, "", context);
+    "regexp_replace"(Text, Text, Text, Text) -> Text = |it, context| replaced(it, text(it[3]), context);
+    "starts_with"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));
+};

@@ -1,0 +1,118 @@
+//! Statements without measure: each ends with an answer or an error, in bounded time and memory, on the stack of a test's thread.
+
+use polychron_engine::{Common, Protocol};
+use polychron_protocols::serial::Serial;
+use polychron_sql::{Connection, SqlDatabase};
+
+/// The first value that a statement answers, or its error's code.
+fn answer(text: &str) -> String {
+    let database =
+        SqlDatabase::open(Serial::open(<Serial as Protocol>::Options::default(), Common::default()).unwrap());
+    let mut connection = Connection::open(&database).unwrap();
+    match connection.execute(text, &[]) {
+        Ok(outcome) => outcome.texts().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default(),
+        Err(error) => error.state().code().to_owned(),
+    }
+}
+
+#[test]
+fn nested_expressions_are_refused() {
+    let texts = [
+        format!("SELECT {}1{}", "(".repeat(10_000), ")".repeat(10_000)),
+        format!("SELECT {}1", "- ".repeat(10_000)),
+        format!("SELECT {}true", "NOT ".repeat(10_000)),
+        format!("SELECT {}1{}", "abs(".repeat(10_000), ")".repeat(10_000)),
+        format!("SELECT {}1{}", "CASE WHEN true THEN ".repeat(10_000), " END".repeat(10_000)),
+    ];
+    for text in texts {
+        let code = answer(&text);
+        assert!(["54001", "42601"].contains(&&*code), "{}: {code}", &text[..30]);
+    }
+}
+
+#[test]
+fn nested_queries_are_answered_or_refused() {
+    for depth in [20, 60, 1000] {
+        let text = format!("SELECT {}1{}", "(SELECT ".repeat(depth), ")".repeat(depth));
+        let ours = answer(&text);
+        assert!(ours == "1" || ours == "54001" && depth > 20, "{depth}: {ours}");
+    }
+}
+
+#[test]
+fn chains_of_operators_are_answered_or_refused() {
+    let chain = |part: &str, count: usize, sign: &str| answer(&format!("SELECT {}", vec![part; count].join(sign)));
+    assert_eq!(chain("1", 400, "+"), "400");
+    assert_eq!(chain("1", 100_000, "+"), "54001");
+    assert_eq!(chain("'a'", 20_000, "||"), "54001");
+    assert_eq!(chain("1", 20_000, "::int"), "54001");
+    assert_eq!(chain("true", 4_000, " AND "), "t");
+    assert_eq!(chain("1 = 1", 4_000, " OR "), "t");
+    assert_eq!(chain("true", 100_000, " AND "), "54001");
+    assert_eq!(chain("1", 250, " UNION ALL SELECT "), "1");
+    assert_eq!(chain("1", 250, " UNION SELECT "), "1");
+    assert_eq!(chain("1", 20_000, " UNION ALL SELECT "), "54001");
+    let from = |count: usize| {
+        let tables: Vec<_> = (0..count).map(|at| format!("generate_series(1, 1) t{at}")).collect();
+        answer(&format!("SELECT count(*) FROM {}", tables.join(", ")))
+    };
+    assert_eq!(from(50), "1");
+    assert_eq!(from(5_000), "54001");
+}
+
+#[test]
+fn long_lists_are_answered() {
+    let list: Vec<_> = (0..100_000).map(|it| it.to_string()).collect();
+    assert_eq!(answer(&format!("SELECT 99999 IN ({})", list.join(","))), "t");
+    assert_eq!(answer(&format!("SELECT count(*) FROM (VALUES ({})) v", list.join("),("))), "100000");
+}
+
+#[test]
+fn huge_numbers_are_answered_or_refused() {
+    assert_eq!(answer("SELECT repeat('x', 2147483647)"), "54000");
+    assert_eq!(answer("SELECT lpad('x', 2147483647)"), "54000");
+    assert_eq!(answer("SELECT length(repeat('', 2147483647))"), "0");
+    assert_eq!(answer("SELECT 1 LIMIT 9223372036854775807 OFFSET 0"), "1");
+    assert_eq!(answer("SELECT round(1.5, 2147483647)"), "22023");
+    assert_eq!(answer("SELECT round(1.5, -2147483648)"), "0");
+    assert_eq!(answer("SELECT trunc(1.5, -2147483648)"), "0");
+    assert_eq!(answer("SELECT left('abc', -2147483648)"), "");
+    assert_eq!(answer("SELECT substr('abc', -2147483648, 2147483647)"), "");
+    assert_eq!(answer("SELECT split_part('a,b', ',', -2147483648)"), "");
+    assert_eq!(answer("SELECT 1e400"), "22003");
+    assert_eq!(answer("SELECT date '2000-01-01' + 2147483647"), "22008");
+    assert_eq!(answer("SELECT interval '1 month' * float8 '1e300'"), "22008");
+}
+
+#[test]
+fn recursion_without_end_is_refused() {
+    assert_eq!(
+        answer("WITH RECURSIVE t(n) AS (SELECT 1::bigint UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"),
+        "53200"
+    );
+}
+
+/// The condition fails at a row behind those that are wanted.
+#[test]
+fn a_limit_reads_few_rows_of_an_ordered_index() {
+    let made = "CREATE TABLE it (a int, b int, c int, PRIMARY KEY (a, b));
+        CREATE INDEX it_c ON it (c);
+        INSERT INTO it SELECT g % 2, g, g FROM generate_series(1, 100) g; ";
+    let first = |query: &str| answer(&format!("{made}{query}"));
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a, b LIMIT 1"), "2");
+    assert_eq!(first("SELECT b FROM it WHERE a = 1 AND 1 / (b - 41) <= 0 ORDER BY b LIMIT 1"), "1");
+    assert_eq!(
+        first("SELECT i.b FROM it i JOIN it j ON j.c = i.b WHERE 1 / (i.b - 40) <= 0 ORDER BY i.a LIMIT 1"),
+        "2"
+    );
+    // Not in the order of the key, or of a column that may be NULL: all rows are sorted.
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY b LIMIT 1"), "22012");
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a DESC, b LIMIT 1"), "22012");
+    assert_eq!(first("SELECT b FROM it WHERE c > 0 AND 1 / (b - 40) <= 0 ORDER BY c LIMIT 1"), "22012");
+}
+
+#[test]
+fn a_subquery_that_runs_for_each_row_gives_its_memory_back() {
+    let sorted = "SELECT v FROM (SELECT repeat('x', 100000) || g AS v) s ORDER BY v";
+    assert_eq!(answer(&format!("SELECT count(({sorted})) FROM generate_series(1, 4000) g")), "4000");
+}
