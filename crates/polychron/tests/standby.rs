@@ -513,3 +513,49 @@ fn a_lack_of_memory_ends_no_standby() {
     let standby = builder::<Cicada>().memory_limit(512 << 20).open_standby(&copies[0], &at).unwrap();
     wait_until(|| look(&standby) == Some(1));
 }
+
+/// A reader keeps the old version of each row until there is no memory for more. When it ends, the standby goes on by itself, however much has come
+/// meanwhile.
+fn uses_memory_that_comes_back<P: Protocol<Worker: Interactive>>() {
+    const ROWS: std::ops::Range<u64> = 1000..2600;
+    let directory = tempfile::tempdir().unwrap();
+    let opened = builder::<Maflingo>().memory_limit(512 << 20).serve_standbys("127.0.0.1:0");
+    let database = opened.open(directory.path().join("primary")).unwrap();
+    fill(&database);
+    let standby = builder::<P>().open_standby(directory.path().join("standby"), &address(&database)).unwrap();
+    wait_until(|| look(&standby).is_some());
+    let accounts = database.table::<Account>().unwrap().unwrap();
+    let points = || standby.standby().unwrap().points;
+    let lacks_memory = || standby.standby().unwrap().trouble.is_some_and(|trouble| trouble.contains("memory"));
+    // Writes half of the memory full, and has the standby show it as long as it can.
+    let write = |text: &str| {
+        ROWS.step_by(100).for_each(|first| {
+            let (shown, note) = (points(), Some(text.repeat(4000)));
+            let row = |id| Account { id, balance: 0, note: note.clone() };
+            database.transact(|t| (first..first + 100).try_for_each(|id| t.upsert(&accounts, &row(id)))).unwrap();
+            wait_until(|| points() > shown || lacks_memory());
+        });
+    };
+    write("note ");
+    assert!(!lacks_memory());
+    let lasts = standby.table::<Last>().unwrap().unwrap();
+    let read = standby.snapshot(|t| {
+        let first = t.get_owned(&lasts, 0)?;
+        write("text ");
+        assert!(lacks_memory(), "two versions of each row have no room");
+        // More waits than has room beside what is there.
+        write("more ");
+        polychron::Ok(first == t.get_owned(&lasts, 0)?)
+    });
+    assert!(read.unwrap(), "what a reader sees stays");
+    transfer(&database, 1);
+    wait_until(|| look(&standby) == Some(1));
+    wait_until(|| standby.standby().unwrap().trouble.is_none());
+}
+
+#[test]
+fn memory_that_comes_back_is_used() {
+    uses_memory_that_comes_back::<Cicada>();
+    uses_memory_that_comes_back::<Maflingo>();
+    uses_memory_that_comes_back::<Hyper>();
+}

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use polychron::ProtocolList;
+use polychron::{ProtocolList, Protocols};
 use polychron_compared::Everything;
 use polychron_engine::Common;
-use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Watch, Work, page};
+use polychron_figures::{Drawn, Ended, PAPERS, Paper, RedoLog, Runner, Settings, Watch, Work, page};
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::hotkey::{Assert, HotKey};
@@ -15,10 +15,11 @@ use polychron_workloads::run::{self, Report, Unobserved};
 use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
 use polychron_workloads::tatp::Tatp;
-use polychron_workloads::tpcc::Tpcc;
+use polychron_workloads::tpcc::{Tpcc, TpccOptions};
 use polychron_workloads::ycsb::Ycsb;
 
 use crate::arguments::Figures;
+use crate::durability::standby;
 use polychron_cli::bench::{Refusal, Run, accepts};
 use polychron_cli::interrupt;
 use polychron_cli::output::{Pending, print_error, print_output};
@@ -51,6 +52,21 @@ impl Runner for Listed {
             Work::HotKey(given) => run_on::<HotKey>(protocol, options, given, settings, stop),
             Work::Assert(given) => run_on::<Assert>(protocol, options, given, settings, stop),
         }
+    }
+
+    fn run_logged(
+        &self,
+        protocol: &str,
+        options: &TpccOptions,
+        log: RedoLog,
+        settings: &run::Settings,
+        stop: &AtomicBool,
+    ) -> Result<Report, String> {
+        let made = tempfile::tempdir();
+        let directory = made.map_err(|error| format!("{}: {error}", std::env::temp_dir().display()))?;
+        let has_standby = log == RedoLog::Shipped;
+        let run = standby::Run { options, settings, directory: directory.path(), has_standby, stop };
+        Protocols::visit(protocol, run).map_err(|unknown| unknown.to_string())?.map(|(report, _)| report)
     }
 }
 

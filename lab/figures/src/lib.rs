@@ -24,7 +24,7 @@ use polychron_sync::atomic::AtomicBool;
 pub use figure::{Figure, Finding, Kind, Panel, Point, Quote, Series, Verdict};
 pub use measure::{Ended, Settings};
 pub use page::page;
-pub use runner::{Runner, Work};
+pub use runner::{RedoLog, Runner, Work};
 
 use measure::Bench;
 

@@ -5,12 +5,12 @@ use polychron_protocols::hyper::{self, Hyper, Level};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_workloads::Workload;
 use polychron_workloads::run::{self, Report, Unobserved};
-use polychron_workloads::tpcc::Scale;
+use polychron_workloads::tpcc::{Scale, TpccOptions};
 use serde::Serialize;
 
 use crate::figure::{Figure, Point};
 use crate::interleaved::{self, Interleaved};
-use crate::runner::{Runner, Work};
+use crate::runner::{RedoLog, Runner, Work};
 
 /// Transactions in a batch for each that is open at a time: only at its end are fewer open.
 const TURNS_A_BATCH: usize = 32;
@@ -165,6 +165,17 @@ impl Bench<'_> {
             let settings = run::Settings { submit, ..settings.clone() };
             self.runner.run(protocol, protocol_options, work, &settings, self.stop)
         })
+    }
+
+    /// One run of TPC-C on a protocol of the list that has a redo log.
+    pub(crate) fn run_logged(
+        &self,
+        protocol: &str,
+        options: &TpccOptions,
+        log: RedoLog,
+        threads: usize,
+    ) -> Result<Report, Ended> {
+        self.one(protocol, threads, 1, |settings| self.runner.run_logged(protocol, options, log, settings, self.stop))
     }
 
     /// A run on HyPer of one thread, of whose transactions so many are open at a time and take turns.

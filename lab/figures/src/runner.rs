@@ -44,6 +44,15 @@ impl From<ScanOptions> for Work {
     }
 }
 
+/// A redo log that is flushed every few milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedoLog {
+    /// It is on the disk.
+    OnDisk,
+    /// It is on the disk, and a standby on the same machine follows it.
+    Shipped,
+}
+
 /// Turns a protocol's name into runs of it. A client that has the list has this, and each workload is compiled for each protocol once.
 pub trait Runner {
     /// Whether there is a protocol of this name, and it has these options (`NAME=VALUE`).
@@ -61,6 +70,19 @@ pub trait Runner {
         protocol: &str,
         options: &[String],
         work: &Work,
+        settings: &Settings,
+        stop: &AtomicBool,
+    ) -> Result<Report, String>;
+
+    /// Runs TPC-C on a fresh database of the protocol that has a redo log.
+    ///
+    /// # Errors
+    /// One line that says what failed.
+    fn run_logged(
+        &self,
+        protocol: &str,
+        options: &TpccOptions,
+        log: RedoLog,
         settings: &Settings,
         stop: &AtomicBool,
     ) -> Result<Report, String>;

@@ -41,6 +41,9 @@ pub struct Options {
     pub transaction_bytes: usize,
     /// How much memory all rings and long transactions may take, in bytes: the log's share of the database's limit.
     pub memory_bytes: usize,
+    /// How much a standby shows at once, in bytes of frames, but for a single point that closes more: enough that the beginning and the end of a transaction
+    /// cost little beside its changes, and little enough that readers see a standby catch up, and that there is memory for it.
+    pub shown_bytes: usize,
     /// How many standbys are to have durably what an answer depends on before it leaves, and how long it waits for them.
     pub replicas: usize,
     /// See there.
@@ -59,6 +62,7 @@ impl Options {
             unflushed_bytes: 64 << 20,
             transaction_bytes: 96 << 20,
             memory_bytes: 128 << 20,
+            shown_bytes: 2 << 20,
             replicas: 0,
             replica_limit: REPLICA_LIMIT,
         }
@@ -76,6 +80,7 @@ impl Options {
             unflushed_bytes: production.unflushed_bytes.min(memory_bytes / 2),
             transaction_bytes: memory_bytes / 4 * 3,
             memory_bytes,
+            shown_bytes: production.shown_bytes.min(memory_bytes / 4),
             ..production
         }
     }
@@ -90,6 +95,7 @@ impl Options {
             unflushed_bytes: 12 << 10,
             transaction_bytes: 24 << 10,
             memory_bytes: 1 << 20,
+            shown_bytes: 64 << 10,
             ..Self::production(1)
         }
     }

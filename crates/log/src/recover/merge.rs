@@ -18,7 +18,7 @@ use super::tables::{Table, Tables};
 use crate::checkpoint::Range;
 use crate::checkpoint::block::Rows;
 use crate::error::{Error, RowFault};
-use crate::frame::{Edit, Malformed};
+use crate::frame::{Edit, Malformed, Words};
 use crate::steps::RecoveryStep;
 
 /// How many rows, and how many words, are handed over at once.
@@ -115,9 +115,14 @@ impl<'t> Batch<'t> {
         &self.table.definition
     }
 
-    /// The key of a row of the table.
-    pub(crate) fn key_of<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
-        self.table.key_of(row, scratch)
+    /// The key of an encoded row of the table, of which no more is decoded into `words` than that takes.
+    pub(crate) fn key_of_encoded<'s>(
+        &self,
+        row: Words<'_>,
+        words: &mut Vec<u64>,
+        scratch: &'s mut KeyScratch,
+    ) -> Result<&'s [u8], Error> {
+        self.table.key_of_encoded(row, words, scratch)
     }
 
     /// How many rows there are.

@@ -8,7 +8,7 @@ use polychron_sync::Mutex;
 
 use super::Trouble;
 use super::message::Mark;
-use super::points::{Point, Points, is_closed};
+use super::points::{Pending, Point, Points, is_closed};
 use crate::error::Error;
 use crate::flush::flusher::Shipped;
 use crate::frame::{Change, Frame, changes_of};
@@ -63,6 +63,7 @@ impl Changes {
 struct Closed {
     tail: Option<Tail>,
     last: Option<Point>,
+    bytes: usize,
 }
 
 impl Closed {
@@ -93,9 +94,7 @@ impl Sink for Gathered {
             begin = end;
             match changes_of(bytes).next() {
                 Some(Ok(Change::Put { row, .. })) => {
-                    words.clear();
-                    words.extend(row);
-                    all.keys.extend_from_slice(batch.key_of(&words, &mut scratch)?);
+                    all.keys.extend_from_slice(batch.key_of_encoded(row, &mut words, &mut scratch)?);
                 }
                 Some(Ok(Change::Patch { key, .. } | Change::Delete { key, .. })) => all.keys.extend_from_slice(key),
                 _ => return Err(Error::Record),
@@ -152,6 +151,8 @@ impl Unshown {
 pub struct Showing {
     pub(super) points: Points,
     pub(super) tables: StoredCatalog,
+    /// How many bytes of frames are applied at once.
+    pub(super) most_bytes: usize,
 }
 
 impl Showing {
@@ -166,7 +167,7 @@ impl Showing {
         self.points.is_lapsed.then_some(why)
     }
 
-    /// Applies what the last point closes of what has come, at once, or with each change of tables.
+    /// Applies what has come up to its last point, in as few steps as tables and the bytes of a step allow.
     ///
     /// # Errors
     /// [`Trouble`] that ends the standby.
@@ -174,7 +175,11 @@ impl Showing {
         let (mut closed, bytes) = (Closed::default(), unshown.bytes);
         for event in unshown.events {
             match event {
-                Event::Frames(frames) => self.take(&frames, &mut closed, bytes)?,
+                Event::Frames(frames) => {
+                    for epoch in frames.chunk_by(|shipped, _| shipped.header.last_epoch < shipped.header.first_epoch) {
+                        self.take(epoch, &mut closed, bytes.min(self.most_bytes), apply)?;
+                    }
+                }
                 Event::Tables(tables, mark) => {
                     self.apply(std::mem::take(&mut closed), apply)?;
                     self.tables = tables;
@@ -185,33 +190,44 @@ impl Showing {
         self.apply(closed, apply)
     }
 
-    /// Takes the frames of whole epochs, and adds what they close. What is closed by the epoch that it is of waits for nothing, and is not copied for that.
-    fn take(&mut self, frames: &[Shipped], closed: &mut Closed, bytes: usize) -> Result<(), Error> {
-        for epoch in frames.chunk_by(|shipped, _| shipped.header.last_epoch < shipped.header.first_epoch) {
-            epoch.iter().for_each(|shipped| self.points.frame(&shipped.header));
-            let Some(last) = epoch.last().map(|shipped| shipped.header) else { continue };
-            let counts = self.points.counts(&last);
-            let decoded = epoch.iter().filter_map(|shipped| Frame::decode(&shipped.bytes, shipped.header.place).ok());
-            let decoded: Vec<_> = decoded.collect();
-            let records = decoded.iter().flat_map(|frame| {
-                let incarnation = frame.header.incarnation;
-                frame.records().flatten().map(move |record| Logged { incarnation, record })
-            });
-            let passes = |logged: &Logged<'_>| counts && is_closed(&last, logged.incarnation, logged.record.order);
-            for logged in records.clone() {
-                if passes(&logged) { self.points.pass(logged.record.order) } else { self.points.record(logged) }
-            }
-            // What had to wait may have been too much: then nothing of this epoch counts.
-            let Some((point, waited)) = self.points.whole(&last) else { continue };
-            waited.iter().try_for_each(|pending| closed.add(pending.logged(), &self.tables, bytes))?;
-            records.filter(passes).try_for_each(|logged| closed.add(logged, &self.tables, bytes))?;
-            closed.last = Some(point);
+    /// Takes the frames of an epoch, and adds what it closes to what is closed by those before, of which so many bytes are to be expected. If that were too
+    /// much, these are applied first. What is closed by the epoch that it is of waits for nothing, and is not copied for that.
+    fn take(
+        &mut self,
+        epoch: &[Shipped],
+        closed: &mut Closed,
+        expected: usize,
+        apply: &mut dyn Apply,
+    ) -> Result<(), Trouble> {
+        epoch.iter().for_each(|shipped| self.points.frame(&shipped.header));
+        let Some(last) = epoch.last().map(|shipped| shipped.header) else { return Ok(()) };
+        let counts = self.points.counts(&last);
+        // They were checked when they were received.
+        let decoded: Vec<_> = epoch.iter().filter_map(|shipped| Frame::of_checked(&shipped.bytes)).collect();
+        let records = decoded.iter().flat_map(|frame| {
+            let incarnation = frame.header.incarnation;
+            frame.records().flatten().map(move |record| Logged { incarnation, record })
+        });
+        let passes = |logged: &Logged<'_>| counts && is_closed(&last, logged.incarnation, logged.record.order);
+        for logged in records.clone() {
+            if passes(&logged) { self.points.pass(logged.record.order) } else { self.points.record(logged) }
         }
+        // What had to wait may have been too much: then nothing of this epoch counts.
+        let Some((point, waited)) = self.points.whole(&last) else { return Ok(()) };
+        let framed = epoch.iter().map(|shipped| shipped.bytes.len());
+        let bytes: usize = framed.chain(waited.iter().map(Pending::bytes)).sum();
+        if closed.bytes + bytes > self.most_bytes {
+            self.apply(std::mem::take(closed), apply)?;
+        }
+        closed.bytes += bytes;
+        waited.iter().try_for_each(|pending| closed.add(pending.logged(), &self.tables, expected))?;
+        records.filter(passes).try_for_each(|logged| closed.add(logged, &self.tables, expected))?;
+        closed.last = Some(point);
         Ok(())
     }
 
     fn apply(&self, closed: Closed, apply: &mut dyn Apply) -> Result<(), Trouble> {
-        let Closed { tail, last } = closed;
+        let Closed { tail, last, .. } = closed;
         let Some(point) = last else { return Ok(()) };
         let changes = Changes::of(tail)?;
         apply.apply(&self.tables, &changes, &point).map_err(|error| Trouble::Apply(Arc::new(error)))

@@ -217,7 +217,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             clock: SystemClock::new(),
             heard_ns: 0,
         };
-        let showing = Showing { points, tables };
+        let showing = Showing { points, tables, most_bytes: settings.log.shown_bytes };
         Ok(Self { report, standby, showing, newest, found, threads: settings.threads })
     }
 

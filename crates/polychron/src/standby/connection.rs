@@ -47,14 +47,15 @@ fn follow<D: Disk + Clone>(
             continue;
         }
         let taken = standby.receive(bytes);
-        // Whether readers see it does not matter to who waits for it to be durable.
-        let said = standby.acknowledgement().map_or(Ok(()), |message| connection.send(&message));
         let (received, primary) = standby.epochs();
         let is_connected = taken.is_ok();
+        // Before the primary hears of it: whoever chooses a standby by its status finds what was acknowledged.
         shared.change(|status| {
             (status.received, status.primary, status.is_connected) = (received, primary, is_connected);
             status.trouble = status.trouble.take().filter(|_| !is_connected);
         });
+        // Whether readers see it does not matter to who waits for it to be durable.
+        let said = standby.acknowledgement().map_or(Ok(()), |message| connection.send(&message));
         let is_enough = show(standby.take_unshown());
         taken.and(said)?;
         if is_enough? {

@@ -5,7 +5,7 @@
 mod clients;
 mod disk;
 mod opening;
-mod standby;
+pub(crate) mod standby;
 mod workloads;
 
 use std::path::{Path, PathBuf};

@@ -11,8 +11,8 @@ use polychron::{
 };
 use polychron_base::clock::{Clock, SystemClock, calendar_time};
 use polychron_cli::interrupt;
-use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_workloads::run::{self, Load, Observer, Settings};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_workloads::run::{self, Load, Observer, Report, Settings};
 use polychron_workloads::tpcc::{Tpcc, TpccOptions};
 
 use super::{Comparison, Place, Series};
@@ -81,21 +81,27 @@ fn measure(place: &Place<'_>, threads: usize, has_standby: bool) -> Result<(f64,
     let directory = place.directory()?;
     let seconds = place.given.seconds;
     let settings = Settings { threads, seconds, warmup_seconds: seconds / 4.0, ..Settings::default() };
-    let run = Run { settings: &settings, directory: directory.path(), has_standby };
-    Protocols::visit(&place.given.protocol, run).map_err(|unknown| unknown.to_string())?
+    let options = &TpccOptions { warehouses: threads as u16, ..TpccOptions::default() };
+    let (settings, directory, stop) = (&settings, directory.path(), &interrupt::STOP);
+    let run = Run { options, settings, directory, has_standby, stop };
+    let (report, lags) = Protocols::visit(&place.given.protocol, run).map_err(|unknown| unknown.to_string())??;
+    Ok((report.committed_tps, lags))
 }
 
-struct Run<'r> {
-    settings: &'r Settings,
-    directory: &'r Path,
-    has_standby: bool,
+/// A run of TPC-C at a primary in a directory, with a standby or alone. Answers how far behind that was, too.
+pub(crate) struct Run<'r> {
+    pub(crate) options: &'r TpccOptions,
+    pub(crate) settings: &'r Settings,
+    pub(crate) directory: &'r Path,
+    pub(crate) has_standby: bool,
+    pub(crate) stop: &'r AtomicBool,
 }
 
 impl ProtocolVisitor for Run<'_> {
-    type Output = Result<(f64, Vec<f64>), String>;
+    type Output = Result<(Report, Vec<f64>), String>;
 
     fn visit<P: Protocol>(self, _: &ProtocolInfo) -> Self::Output {
-        let Self { settings, directory, has_standby } = self;
+        let Self { options, settings, directory, has_standby, stop } = self;
         let said = |error: polychron::Error| error.to_string();
         let builder = Database::builder().with::<P>().durability(FLUSHED);
         let builder = if has_standby { builder.serve_standbys("127.0.0.1:0") } else { builder };
@@ -103,11 +109,10 @@ impl ProtocolVisitor for Run<'_> {
         let address = primary.standby_address().map(|address| address.to_string());
         let open = |address: String| Database::builder().open_standby(directory.join("standby"), &address);
         let standby: Option<Database> = address.map(open).transpose().map_err(said)?;
-        let watch = Watch::new(standby.as_ref());
-        let options = TpccOptions { warehouses: settings.threads as u16, ..TpccOptions::default() };
+        let watch = Watch::new(standby.as_ref(), stop);
         let (report, lags) = std::thread::scope(|scope| {
             let looking = scope.spawn(|| watch.look(settings.warmup_seconds));
-            let report = run::run::<P, Tpcc>(primary.protocol(), &options, settings, &interrupt::STOP, &watch);
+            let report = run::run::<P, Tpcc>(primary.protocol(), options, settings, stop, &watch);
             watch.ends();
             (report, looking.join().expect("it does not panic"))
         });
@@ -120,13 +125,14 @@ impl ProtocolVisitor for Run<'_> {
         }
         standby.map_or(Ok(()), Database::close).map_err(said)?;
         primary.close().map_err(said)?;
-        Ok((report.committed_tps, lags))
+        Ok((report, lags))
     }
 }
 
 /// Watches a run, and the standby meanwhile.
 struct Watch<'s> {
     standby: Option<&'s Database>,
+    stop: &'s AtomicBool,
     clock: SystemClock,
     /// When the run began behind the loading, and when its transactions had ended.
     begun_ns: AtomicU64,
@@ -134,9 +140,9 @@ struct Watch<'s> {
 }
 
 impl<'s> Watch<'s> {
-    fn new(standby: Option<&'s Database>) -> Self {
+    fn new(standby: Option<&'s Database>, stop: &'s AtomicBool) -> Self {
         let never = || AtomicU64::new(u64::MAX);
-        Self { standby, clock: SystemClock::new(), begun_ns: never(), ended_ns: never() }
+        Self { standby, stop, clock: SystemClock::new(), begun_ns: never(), ended_ns: never() }
     }
 
     fn status(&self) -> Option<StandbyStatus> {
@@ -168,7 +174,7 @@ impl Observer for Watch<'_> {
     fn loaded(&self, _: Load) {
         // What was loaded went to the standby, too.
         while self.status().is_some_and(|status| status.epochs_behind > 0 && status.trouble.is_none())
-            && !interrupt::STOP.load(Ordering::Relaxed)
+            && !self.stop.load(Ordering::Relaxed)
         {
             std::thread::sleep(LOOK);
         }

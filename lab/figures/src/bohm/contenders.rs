@@ -144,10 +144,11 @@ mod tests {
     use polychron_sync::atomic::AtomicBool;
     use polychron_workloads::increment::IncrementOptions;
     use polychron_workloads::run;
+    use polychron_workloads::tpcc::TpccOptions;
 
     use super::*;
     use crate::measure::Settings;
-    use crate::{Kind, Runner};
+    use crate::{Kind, RedoLog, Runner};
 
     /// Knows some protocols, and no thread that does both in turns; notes what it is to run.
     #[derive(Default)]
@@ -173,6 +174,17 @@ mod tests {
             let (threads, batch) = (settings.threads, settings.batch);
             self.0.borrow_mut().push(format!("{protocol} {} {threads} {batch}", options.join(" ")));
             Err("nothing is run here".to_owned())
+        }
+
+        fn run_logged(
+            &self,
+            protocol: &str,
+            _: &TpccOptions,
+            _: RedoLog,
+            _: &run::Settings,
+            _: &AtomicBool,
+        ) -> Result<Report, String> {
+            Err(format!("{protocol} has no log here"))
         }
     }
 
