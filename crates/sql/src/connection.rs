@@ -1,5 +1,6 @@
 //! Connections: texts of statements, one after the other.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use polychron_engine::redo::Answers;
@@ -12,6 +13,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
+use crate::prepared::Cache;
 use crate::session::Session;
 use crate::statement::{Action, Statement};
 use crate::text::Zone;
@@ -21,10 +23,15 @@ use crate::types::Type;
 ///
 /// Statements run in a transaction of their own, which is run again when it conflicts: the statements of one text together. Between BEGIN and COMMIT the
 /// client holds the transaction, and runs it again where it ends with [`SqlState::SERIALIZATION_FAILURE`].
+///
+/// It may go from thread to thread. A transaction that the client holds stays in the thread that has begun it: elsewhere each statement is refused with
+/// [`SqlState::FEATURE_NOT_SUPPORTED`], and nothing else becomes of the transaction. Where the connection is dropped elsewhere, or leaked, the transaction is rolled back by its
+/// thread, when that begins another one or ends.
 pub struct Connection<P: Protocol<Worker: Interactive>> {
-    database: Arc<SqlDatabase<P>>,
-    session: Session<P::Worker>,
-    zone: Zone,
+    pub(crate) database: Arc<SqlDatabase<P>>,
+    pub(crate) session: Session<P::Worker>,
+    pub(crate) zone: Zone,
+    pub(crate) cache: Cache,
 }
 
 impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
@@ -48,7 +55,23 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     pub fn open(database: &Arc<SqlDatabase<P>>) -> Result<Self, SqlError> {
         let worker = database.protocol.worker().map_err(SqlError::of_engine)?;
         let answers = Answers::new(database.protocol.storage().journal().clone());
-        Ok(Self { database: database.clone(), session: Session::new(worker, answers), zone: Zone::utc() })
+        Ok(Self::with_worker(database, worker, answers, None))
+    }
+
+    /// A connection that has this worker, and waits for what `answers` says before it answers. `needs` is dropped behind the worker.
+    pub fn with_worker(
+        database: &Arc<SqlDatabase<P>>,
+        worker: P::Worker,
+        answers: Answers,
+        needs: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Self {
+        let session = Session::new(worker, answers, needs);
+        Self { database: database.clone(), session, zone: Zone::utc(), cache: Cache::default() }
+    }
+
+    /// Whether the client holds a transaction, or has one that failed and was not ended.
+    pub fn is_in_transaction(&self) -> bool {
+        self.session.is_explicit()
     }
 
     /// Runs the statements of a text and answers with what the last one has done. `parameters` are those of each of them, with their types.
@@ -86,6 +109,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         parameters: Parameters<'_>,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
+        self.session.check_thread()?;
         let statements = crate::parse::statements(text).map_err(|error| self.session.fail(error.into()))?;
         if !self.session.is_open() && statements.iter().all(is_plain) {
             return self.run_all(&statements, parameters, answered);
@@ -140,9 +164,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let control = Control::of(statement).map_err(|error| self.session.fail(error.into()))?;
         let may_follow_error =
             matches!(control, Some(Control::Commit { .. } | Control::RollBack { .. } | Control::RollBackTo(_)));
-        if self.session.has_failed() && !may_follow_error {
-            let message = "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message));
+        if !may_follow_error {
+            self.check_not_failed()?;
         }
         match control {
             Some(control) => self.control(control),
@@ -176,7 +199,20 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         }
     }
 
-    fn check_writable(&mut self, verb: &str) -> Result<(), SqlError> {
+    /// A statement has failed, in the open transaction if there is one.
+    pub(crate) fn fail(&mut self, error: SqlError) -> SqlError {
+        self.session.fail(error.into())
+    }
+
+    pub(crate) fn check_not_failed(&self) -> Result<(), SqlError> {
+        if !self.session.has_failed() {
+            return Ok(());
+        }
+        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message))
+    }
+
+    pub(crate) fn check_writable(&mut self, verb: &str) -> Result<(), SqlError> {
         if !self.session.is_read_only() {
             return Ok(());
         }
@@ -274,7 +310,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 }
 
 /// Whether a statement reads or changes rows, and nothing else.
-fn is_plain(statement: &ast::Statement) -> bool {
+pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
     use ast::Statement::{Delete, Insert, Query, Truncate, Update};
     matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_) | Truncate(_))
 }

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use polychron_engine::Protocol;
 use polychron_engine::definitions::Standing;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::new_number;
 
 use crate::bind::NewTable;
 use crate::catalog::{Catalog, Source, Table};
@@ -20,6 +22,8 @@ pub struct SqlDatabase<P: Protocol> {
     pub(crate) protocol: Arc<P>,
     /// Replaced in one step: no transaction is waited for while it is locked.
     catalog: RwLock<Arc<Catalog>>,
+    /// How often that was done, behind a number that other databases do not have.
+    version: AtomicU64,
     /// Held by a definition while it is made.
     defining: Mutex<()>,
 }
@@ -35,8 +39,14 @@ impl<P: Protocol> SqlDatabase<P> {
     pub fn open(protocol: Arc<P>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let catalog = RwLock::new(Arc::new(Catalog::of(this.clone())));
-            Self { protocol, catalog, defining: Mutex::default() }
+            let version = AtomicU64::new(u64::from(new_number()) << 32);
+            Self { protocol, catalog, version, defining: Mutex::default() }
         })
+    }
+
+    /// The protocol.
+    pub fn protocol(&self) -> &Arc<P> {
+        &self.protocol
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
@@ -46,6 +56,14 @@ impl<P: Protocol> SqlDatabase<P> {
     fn replace(&self, change: impl FnOnce(&Catalog) -> Catalog) {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         *catalog = Arc::new(change(&catalog));
+        // Release: pairs with `version`, whose caller looks at the catalog behind it.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that changes with the catalog, and no other database has. What is bound to a catalog that is looked at behind it is as new as the number, at least.
+    pub(crate) fn version(&self) -> u64 {
+        // Acquire: pairs with `replace`.
+        self.version.load(Ordering::Acquire)
     }
 
     /// Forgets the tables that were dropped in another way than through this object: their names may stand for others now.

@@ -89,7 +89,11 @@ impl Datum<'_> {
     }
 
     /// The same value with its text or bytes where they are moved to.
-    fn moved<'b>(self, text: impl FnOnce(&str) -> &'b str, bytes: impl FnOnce(&[u8]) -> &'b [u8]) -> Datum<'b> {
+    pub(crate) fn moved<'b>(
+        self,
+        text: impl FnOnce(&str) -> &'b str,
+        bytes: impl FnOnce(&[u8]) -> &'b [u8],
+    ) -> Datum<'b> {
         match self {
             Self::Text(it) => Datum::Text(text(it)),
             Self::Bytes(it) => Datum::Bytes(bytes(it)),

@@ -37,8 +37,10 @@ macro_rules! states {
 
 states! {
     SUCCESS "00000" "Nothing is wrong.";
+    NO_DATA "02000" "No row, where one is wanted.";
     FEATURE_NOT_SUPPORTED "0A000" "What PostgreSQL has and this database has not.";
     CARDINALITY_VIOLATION "21000" "A subquery in an expression gives more than one row.";
+    NULL_VALUE "22002" "NULL is read as a value of a type that has none.";
     STRING_DATA_RIGHT_TRUNCATION "22001" "A text is longer than its column.";
     NUMERIC_VALUE_OUT_OF_RANGE "22003" "A number does not fit its type.";
     INVALID_DATETIME_FORMAT "22007" "A text is no date or time.";
@@ -192,3 +194,9 @@ impl fmt::Display for SqlError {
 }
 
 impl std::error::Error for SqlError {}
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        Self::of_engine(error)
+    }
+}

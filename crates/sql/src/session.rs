@@ -1,14 +1,16 @@
 //! The transactions of a connection.
 //!
 //! A text of statements alone runs as one transaction, again and again until it commits. Where the client holds a transaction open, between BEGIN and COMMIT, nothing
-//! is run again: a conflict is the error `40001`. An open transaction has the worker for itself, which comes back when it has ended.
+//! is run again: a conflict is the error `40001`. An open transaction has the worker for itself, which comes back when it has ended. It stays in the thread that has begun it
+//! (`resident`): a connection may go to other threads, but answers nothing there until its transaction has ended, and where it is dropped the thread of the transaction
+//! rolls that back.
 //!
 //! After an error, statements are refused until the transaction ends or returns to a savepoint. Without a savepoint it is rolled back with the error, and
 //! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::clock::{SystemTime, calendar_time};
 use polychron_engine::open::{Open, WorkerOwner};
@@ -19,22 +21,35 @@ use crate::control::Modes;
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
 use crate::outcome::Outcome;
-use crate::statement::{Planned, answer};
+use crate::resident::{self, Resident};
+use crate::rows::Rows;
+use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::text::Zone;
 
-/// Keeps the worker while no transaction has it.
-struct Home<W>(Rc<RefCell<Option<Box<W>>>>);
+/// Where a transaction that ends leaves the worker.
+struct Home<W> {
+    worker: Mutex<Option<Box<W>>>,
+    /// What has to be there as long as the worker is; dropped behind it.
+    _needs: Option<Needs>,
+}
 
-impl<W> WorkerOwner<W> for Home<W> {
+/// What outlives a worker.
+pub(crate) type Needs = Box<dyn Any + Send + Sync>;
+
+struct Return<W>(Arc<Home<W>>);
+
+impl<W> WorkerOwner<W> for Return<W> {
     fn take_back(self, worker: Box<W>) {
-        *self.0.borrow_mut() = Some(worker);
+        *self.0.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
     }
 }
+
+type Held<W> = Open<'static, W, Return<W>>;
 
 /// A transaction that is held open.
 struct Block<W: Interactive + 'static> {
     /// `None`: it is rolled back, because of an error.
-    transaction: Option<Open<'static, W, Home<W>>>,
+    transaction: Option<Resident<Held<W>>>,
     /// In the order in which they were set; a later one hides those of its name.
     savepoints: Vec<(String, Savepoint)>,
     /// Statements are refused.
@@ -48,9 +63,13 @@ struct Block<W: Interactive + 'static> {
 
 /// The worker of a connection, and its transaction.
 pub(crate) struct Session<W: Interactive + 'static> {
-    worker: Rc<RefCell<Option<Box<W>>>>,
+    /// It is here, at home, or with the transaction.
+    worker: Option<Box<W>>,
+    /// Behind the worker.
+    home: Arc<Home<W>>,
     answers: Answers,
     block: Option<Block<W>>,
+    scratch: Scratch,
 }
 
 /// What a transaction of statements ends with.
@@ -82,9 +101,34 @@ fn now() -> i64 {
 /// Where the worker is while no transaction has it.
 const AT_HOME: &str = "a transaction gives the worker back when it ends";
 
+/// Where an open transaction is when a statement runs in it.
+const HERE: &str = "`check_thread` has found the transaction here";
+
 impl<W: Interactive + 'static> Session<W> {
-    pub(crate) fn new(worker: W, answers: Answers) -> Self {
-        Self { worker: Rc::new(RefCell::new(Some(Box::new(worker)))), answers, block: None }
+    /// `needs` is dropped behind the worker.
+    pub(crate) fn new(worker: W, answers: Answers, needs: Option<Needs>) -> Self {
+        let home = Arc::new(Home { worker: Mutex::default(), _needs: needs });
+        Self { worker: Some(Box::new(worker)), home, answers, block: None, scratch: Scratch::default() }
+    }
+
+    /// The worker, which no transaction has.
+    fn worker(&mut self) -> &mut Option<Box<W>> {
+        if self.worker.is_none() {
+            self.worker = self.home.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        &mut self.worker
+    }
+
+    /// Whether statements can be answered in this thread.
+    ///
+    /// # Errors
+    /// The open transaction is in another one.
+    pub(crate) fn check_thread(&self) -> Result<(), SqlError> {
+        let transaction = self.block.as_ref().and_then(|block| block.transaction.as_ref());
+        if transaction.is_none_or(Resident::is_here) {
+            return Ok(());
+        }
+        Err(SqlError::unsupported("a statement in another thread than that of its transaction"))
     }
 
     /// Whether a transaction is open, or has failed and was not ended.
@@ -110,9 +154,11 @@ impl<W: Interactive + 'static> Session<W> {
         if let Some(block) = &mut self.block {
             block.is_explicit |= is_explicit;
         } else {
-            let worker = self.worker.borrow_mut().take().expect(AT_HOME);
-            let begun = Open::own(worker, Home(self.worker.clone()), &self.answers, Mode::ReadWrite);
-            let transaction = Some(begun.map_err(SqlError::of_engine)?);
+            resident::drop_abandoned();
+            let worker = self.worker().take().expect(AT_HOME);
+            let begun = Open::own(worker, Return(self.home.clone()), &self.answers, Mode::ReadWrite);
+            let kept = Resident::new(begun.map_err(SqlError::of_engine)?);
+            let transaction = Some(kept.map_err(|_| SqlError::unsupported("a transaction at the end of a thread"))?);
             let savepoints = Vec::new();
             let block =
                 Block { transaction, savepoints, has_failed: false, is_explicit, is_read_only: false, now: now() };
@@ -133,14 +179,18 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
         let Some(block) = self.block.take() else { return Ok(true) };
         match block.transaction {
-            Some(transaction) if !block.has_failed => transaction.commit().map_err(SqlError::of_engine).map(|()| true),
+            Some(transaction) if !block.has_failed => {
+                let transaction = transaction.take().map_err(|_| SqlError::new(SqlState::INTERNAL_ERROR, HERE))?;
+                transaction.commit().map_err(SqlError::of_engine).map(|()| true)
+            }
             _ => Ok(false),
         }
     }
 
     /// Rolls the transaction back.
     pub(crate) fn roll_back(&mut self) {
-        if let Some(transaction) = self.block.take().and_then(|block| block.transaction) {
+        let transaction = self.block.take().and_then(|block| block.transaction);
+        if let Some(Ok(transaction)) = transaction.map(Resident::take) {
             transaction.rollback();
         }
     }
@@ -149,7 +199,9 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn run(&mut self, planned: Planned<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
         let block = self.block.as_mut().expect("a transaction is open");
         let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-        answer(planned, transaction, zone, block.now).map_err(|failure| self.fail(failure))
+        let now = block.now;
+        let answered = transaction.with(|transaction| answer(planned, transaction, zone, now)).expect(HERE);
+        answered.map_err(|failure| self.fail(failure))
     }
 
     /// Runs plans in a transaction of their own, until it commits. What they have answered is told also where a later one of them has failed: `last` is the
@@ -161,9 +213,9 @@ impl<W: Interactive + 'static> Session<W> {
         zone: &Zone,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
+        resident::drop_abandoned();
         let (now, mut outcomes) = (now(), Vec::new());
-        let mut home = self.worker.borrow_mut();
-        let worker = home.as_deref_mut().expect(AT_HOME);
+        let worker = self.worker().as_deref_mut().expect(AT_HOME);
         let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
             outcomes.clear();
             for planned in plans {
@@ -171,7 +223,8 @@ impl<W: Interactive + 'static> Session<W> {
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         });
-        match self.answers.give(worker.take_ticket(), ended) {
+        let ticket = worker.take_ticket();
+        match self.answers.give(ticket, ended) {
             Ok(()) => {}
             Err(Ended::Sql(error)) => {
                 outcomes.into_iter().for_each(answered);
@@ -181,6 +234,34 @@ impl<W: Interactive + 'static> Session<W> {
         }
         outcomes.into_iter().for_each(answered);
         Ok(())
+    }
+
+    /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
+    pub(crate) fn run_into(&mut self, planned: Planned<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
+        if let Some(block) = &mut self.block {
+            let (now, scratch) = (block.now, &mut self.scratch);
+            let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
+            let answered =
+                transaction.with(|transaction| answer_into(planned, transaction, zone, now, (rows, scratch)));
+            return answered.expect(HERE).map_err(|failure| self.fail(failure));
+        }
+        resident::drop_abandoned();
+        let (now, mut scratch) = (now(), std::mem::take(&mut self.scratch));
+        let worker = self.worker().as_deref_mut().expect(AT_HOME);
+        let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
+            answer_into(planned, transaction, zone, now, (&mut *rows, &mut scratch)).map_err(Ended::from)
+        });
+        self.scratch = scratch;
+        let ended = if self.answers.is_empty() {
+            ended
+        } else {
+            let ticket = self.worker().as_deref_mut().expect(AT_HOME).take_ticket();
+            self.answers.give(ticket, ended)
+        };
+        ended.map_err(|ended| match ended {
+            Ended::Sql(error) => error,
+            Ended::Engine(error) => SqlError::of_engine(error),
+        })
     }
 
     /// A statement has failed: what the transaction answers with, and is from now on.
@@ -193,15 +274,15 @@ impl<W: Interactive + 'static> Session<W> {
         if !block.is_explicit {
             self.block = None;
         }
-        let is_consistent = ended.is_none_or(|transaction| transaction.rollback());
+        let ended = ended.and_then(|transaction| transaction.take().ok());
+        let is_consistent = ended.is_none_or(Open::rollback);
         if is_consistent { error_of(failure) } else { SqlError::of_engine(self.conflict()) }
     }
 
     /// The latest transaction has ended in a conflict.
     #[cold]
-    fn conflict(&self) -> Error {
-        let home = self.worker.borrow();
-        let worker = home.as_deref().expect(AT_HOME);
+    fn conflict(&mut self) -> Error {
+        let worker = self.worker().as_deref().expect(AT_HOME);
         let aborted = || worker.last_abort().map_or(Error::Conflict, |abort| Error::conflicts(1, abort));
         worker.waits_for_itself().unwrap_or_else(aborted)
     }
@@ -210,7 +291,7 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn set_savepoint(&mut self, name: String) {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
-        let savepoint = transaction.savepoint();
+        let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
         block.savepoints.push((name, savepoint));
     }
 
@@ -231,7 +312,8 @@ impl<W: Interactive + 'static> Session<W> {
             return Err(SqlError::of_engine(self.conflict()));
         };
         block.savepoints.truncate(position + 1);
-        match transaction.roll_back_to(block.savepoints[position].1) {
+        let savepoint = block.savepoints[position].1;
+        match transaction.with(|transaction| transaction.roll_back_to(savepoint)).expect(HERE) {
             Ok(()) => {
                 block.has_failed = false;
                 Ok(())

@@ -16,6 +16,7 @@ use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
+use crate::rows::Rows;
 use crate::text::Zone;
 use crate::types::Type;
 
@@ -140,7 +141,7 @@ pub(crate) fn answer<T: Transaction>(
     now: i64,
 ) -> Result<Outcome, Failure> {
     let mut rows = Vec::new();
-    let count = run(plan, transaction, (parameters, zone, now), &mut |row| {
+    let count = run(plan, transaction, (parameters, zone, now), &mut Scratch::default(), &mut |row| {
         rows.push(row.iter().map(|value| value.owned()).collect());
         Ok(())
     })?;
@@ -153,19 +154,45 @@ pub(crate) fn answer<T: Transaction>(
     Ok(Outcome { tag, count, columns, rows, notices: Vec::new() })
 }
 
+/// Memory that one statement leaves to the next.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    arenas: Vec<Bump>,
+}
+
+/// Runs a plan in a transaction, and puts its answer into `rows`, in the place of what is there.
+pub(crate) fn answer_into<T: Transaction>(
+    (plan, parameters): Planned<'_>,
+    transaction: &mut T,
+    zone: &Zone,
+    now: i64,
+    (rows, scratch): (&mut Rows, &mut Scratch),
+) -> Result<(), Failure> {
+    rows.clear();
+    let count = run(plan, transaction, (parameters, zone, now), scratch, &mut |row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    rows.set_count(count);
+    Ok(())
+}
+
 /// Runs a plan in a transaction. `out` gets the rows that it answers with; the number of rows is the answer.
 fn run<T: Transaction>(
     plan: &Plan,
     transaction: &mut T,
     (parameters, zone, now): (&[Datum<'_>], &Zone, i64),
+    scratch: &mut Scratch,
     out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
 ) -> Result<u64, Failure> {
     let arena = Bump::new();
-    let (access, shared) = (RefCell::new(transaction), Shared::default());
+    let (access, shared) = (RefCell::new(transaction), Shared::with_arenas(std::mem::take(&mut scratch.arenas)));
     let mut exec = Exec::new(&access, &shared);
     let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
-    execute(plan, &mut exec, &context, &mut |_, row| {
+    let done = execute(plan, &mut exec, &context, &mut |_, row| {
         out(row)?;
         Ok(Flow::More)
-    })
+    });
+    scratch.arenas = shared.into_arenas();
+    done
 }

@@ -97,6 +97,65 @@ fn a_transaction_that_waits_for_its_own_thread_ends() {
     assert_eq!(run(&mut other, "SELECT v FROM account ORDER BY id").unwrap(), "0\n10");
 }
 
+fn a_connection_goes_to_other_threads<P: Protocol<Worker: Interactive>>() {
+    let [mut one, mut other] = with_two_accounts::<P>();
+    // Between its transactions it is used anywhere.
+    let mut one = thread::scope(|scope| {
+        let elsewhere = scope.spawn(move || {
+            run_all(&mut one, &["BEGIN", "UPDATE account SET v = 11 WHERE id = 41", "COMMIT"]).unwrap();
+            one
+        });
+        elsewhere.join().unwrap()
+    });
+    // Inside of one it answers in its own thread alone.
+    run_all(&mut one, &["BEGIN", "UPDATE account SET v = 12 WHERE id = 41"]).unwrap();
+    let mut one = thread::scope(|scope| {
+        let elsewhere = scope.spawn(move || {
+            for text in ["SELECT v FROM account", "COMMIT", "ROLLBACK"] {
+                let error = run(&mut one, text).unwrap_err();
+                assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{}, {text}: {error}", P::NAME);
+            }
+            one
+        });
+        elsewhere.join().unwrap()
+    });
+    assert_eq!(run(&mut one, "SELECT v FROM account WHERE id = 41").unwrap(), "12");
+    run_all(&mut one, &["COMMIT", "BEGIN", "UPDATE account SET v = 13 WHERE id = 41"]).unwrap();
+    // Dropped elsewhere it leaves its transaction to this thread, whose next one ends it.
+    thread::scope(|scope| scope.spawn(move || drop(one)).join().unwrap());
+    run_all(&mut other, &["BEGIN", "UPDATE account SET v = v + 1 WHERE id = 41", "COMMIT"]).unwrap();
+    assert_eq!(run(&mut other, "SELECT v FROM account WHERE id = 41").unwrap(), "13");
+}
+
+#[test]
+fn connections_go_to_other_threads() {
+    a_connection_goes_to_other_threads::<Cicada>();
+    a_connection_goes_to_other_threads::<Maflingo>();
+    a_connection_goes_to_other_threads::<Hyper>();
+    a_connection_goes_to_other_threads::<Locking>();
+    a_connection_goes_to_other_threads::<Serial>();
+}
+
+fn a_leaked_transaction_ends_with_its_thread<P: Protocol<Worker: Interactive>>() {
+    let [mut one, mut other] = with_two_accounts::<P>();
+    let leaking = thread::spawn(move || {
+        run_all(&mut one, &["BEGIN", "UPDATE account SET v = 0"]).unwrap();
+        std::mem::forget(one);
+    });
+    leaking.join().unwrap();
+    run(&mut other, "UPDATE account SET v = v + 1").unwrap();
+    assert_eq!(run(&mut other, "SELECT sum(v) FROM account").unwrap(), "22", "{}", P::NAME);
+}
+
+#[test]
+fn leaked_transactions_end_with_their_threads() {
+    a_leaked_transaction_ends_with_its_thread::<Cicada>();
+    a_leaked_transaction_ends_with_its_thread::<Maflingo>();
+    a_leaked_transaction_ends_with_its_thread::<Hyper>();
+    a_leaked_transaction_ends_with_its_thread::<Locking>();
+    a_leaked_transaction_ends_with_its_thread::<Serial>();
+}
+
 const ACCOUNTS: u64 = 8;
 const TRANSFERS: u64 = 150;
 const READS: u64 = 200;

@@ -111,7 +111,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("log", &["base", "sync", "memory", "schema", "engine"]),
     ("engine", &["base", "sync", "memory", "index", "schema"]),
     ("protocols", &["base", "sync", "memory", "index", "schema", "engine"]),
-    ("polychron", &["base", "sync", "memory", "index", "schema", "schema-derive", "log", "engine", "protocols"]),
+    ("polychron", &["base", "sync", "memory", "index", "schema", "schema-derive", "log", "engine", "protocols", "sql"]),
     ("workloads", &["base", "sync", "memory", "schema", "engine"]),
     ("lab/compared", &["base", "sync", "memory", "index", "schema", "engine", "polychron"]),
     ("lab/figures", &["base", "sync", "schema", "engine", "protocols", "workloads"]),
@@ -120,7 +120,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
     ("lab/fuzz", &["base", "memory", "index", "schema", "log"]),
     ("lab/xtask", &["base", "fuzz"]),
-    ("sql", &["base", "schema", "engine"]),
+    ("sql", &["base", "sync", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
     ("cli", &["base", "sync", "memory", "index", "schema", "engine", "log", "polychron", "workloads", "sql", "server"]),
     (

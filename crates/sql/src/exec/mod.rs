@@ -95,6 +95,25 @@ impl Default for Shared {
     }
 }
 
+impl Shared {
+    /// That of a new statement, which uses the arenas of an earlier one.
+    pub(crate) fn with_arenas(arenas: Vec<Bump>) -> Self {
+        Self { arenas: RefCell::new(arenas), ..Self::default() }
+    }
+
+    /// The arenas, for the next statement: a few small ones.
+    pub(crate) fn into_arenas(self) -> Vec<Bump> {
+        let mut arenas = self.arenas.into_inner();
+        arenas.retain(|arena| arena.allocated_bytes() <= KEPT_BYTES);
+        arenas.truncate(KEPT_ARENAS);
+        arenas
+    }
+}
+
+/// How many arenas are kept from one statement to the next, and how large they are at most.
+const KEPT_ARENAS: usize = 8;
+const KEPT_BYTES: usize = 16 << 10;
+
 /// What sorts, groups and distinct rows of a statement may take, in bytes (`work_mem`).
 const WORK_MEMORY: usize = 256 << 20;
 

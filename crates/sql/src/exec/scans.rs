@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
 use polychron_engine::Scan as EngineScan;
-use polychron_schema::{KeyScratch, Projection, RowRef};
+use polychron_schema::{KeyScratch, Projection, RowRef, ValueRef};
 
 use super::{Exec, Failure, Flow, Sink};
 use crate::catalog::{Index, Table};
@@ -16,6 +16,9 @@ use crate::plan::Scan;
 
 /// Rows of the first piece, so that a few are cheap, and of the largest one.
 const PIECES: (usize, usize) = (16, 1024);
+
+/// The most columns of a primary key whose row is looked for without memory of its own.
+const POINT_COLUMNS: usize = 4;
 
 /// The encoded bounds of a range, or that no row can be in it.
 enum Range {
@@ -41,6 +44,9 @@ pub(super) fn scan(
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
     let index = &scan.table.indexes[scan.path.index];
+    if scan.path.index == 0 && scan.path.equal.len() == index.columns.len() && index.columns.len() <= POINT_COLUMNS {
+        return point(scan, exec, context, out);
+    }
     let mut arena = exec.take_arena();
     let range = range_of(scan, index, &context.with_arena(&arena))?;
     arena.reset();
@@ -70,6 +76,33 @@ pub(super) fn scan(
     }
     exec.give_arena(arena);
     Ok(Flow::More)
+}
+
+/// Pushes the row that has a primary key, if there is one. Nothing is allocated for the key.
+fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    let (arena, mut scratch, mut row) = (exec.take_arena(), KeyScratch::new(), None);
+    if let Some(key) = point_key(scan, &context.with_arena(&arena), &mut scratch)? {
+        exec.access.get(scan.table.id, key, &Projection::ALL, &mut |found| {
+            row = Some(decoded(scan, found, &arena));
+        })?;
+    }
+    let flow = row.map_or(Ok(Flow::More), |row| out(exec, &row))?;
+    exec.give_arena(arena);
+    Ok(flow)
+}
+
+/// The primary key that a path names; `None`: no row has it.
+fn point_key<'s>(scan: &Scan, context: &Context<'_>, scratch: &'s mut KeyScratch) -> Result<Option<&'s [u8]>, Failure> {
+    let index = scan.table.primary();
+    let (mut rooms, mut values) = ([[0; 16]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
+    for (((part, column), room), value) in scan.path.equal.iter().zip(&index.columns).zip(&mut rooms).zip(&mut values) {
+        let wanted = part.eval(&[], context)?;
+        match to_stored(wanted, scan.table.layout.columns()[*column].column_type, room) {
+            Some(stored) if !wanted.is_null() => *value = stored,
+            _ => return Ok(None),
+        }
+    }
+    Ok(index.keys.encode_values(values[..scan.path.equal.len()].iter().copied(), scratch).ok())
 }
 
 /// Pushes the next rows of a range. The answer is where to go on, nowhere if there are no more, and none if no more are wanted.

@@ -1,0 +1,204 @@
+//! Statements that are bound once and executed often.
+//!
+//! A bound statement is good as long as the tables are as they were when it was bound: it keeps the version of the catalog, and is bound again at the next
+//! execution after another one is there. A connection keeps the latest texts that it has bound, so that a text which comes again is not parsed again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use hashbrown::HashMap;
+use polychron_engine::{Interactive, Protocol};
+
+use crate::connection::{Connection, is_plain};
+use crate::context::Context;
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+use crate::parse;
+use crate::plan::Plan;
+use crate::rows::{RowColumn, Rows};
+use crate::statement::{Action, Statement};
+use crate::types::Type;
+use crate::values::{coerced, fits, natural_type};
+
+/// The most texts that a connection keeps bound.
+const KEPT_TEXTS: usize = 256;
+/// Longer texts are not kept.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// A statement whose names and types are decided, and what its execution needs.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) plan: Plan,
+    parameters: Vec<Type>,
+    columns: Arc<[RowColumn]>,
+    /// The version of the catalog that it is bound to.
+    version: u64,
+}
+
+/// A statement that is executed often, with other parameters each time.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    text: Arc<str>,
+    /// `None`: it is none that only reads or changes rows, and is bound at each execution.
+    bound: Option<Arc<Bound>>,
+}
+
+impl Prepared {
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The types of its parameters, as the text gives them.
+    pub fn parameters(&self) -> &[Type] {
+        self.bound.as_ref().map_or(&[], |bound| &bound.parameters)
+    }
+
+    /// The columns of its rows.
+    pub fn columns(&self) -> &[RowColumn] {
+        self.bound.as_ref().map_or(&[], |bound| &bound.columns)
+    }
+}
+
+/// The texts that were bound last.
+#[derive(Default)]
+pub(crate) struct Cache {
+    bound: HashMap<Arc<str>, Arc<Bound>>,
+    /// In the order in which they came.
+    order: VecDeque<Arc<str>>,
+}
+
+impl Cache {
+    fn keep(&mut self, text: &Arc<str>, bound: &Arc<Bound>) {
+        if text.len() > KEPT_BYTES {
+            return;
+        }
+        if self.bound.insert(text.clone(), bound.clone()).is_some() {
+            return;
+        }
+        self.order.push_back(text.clone());
+        if self.order.len() > KEPT_TEXTS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.bound.remove(&oldest);
+        }
+    }
+
+    /// Forgets all texts.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    /// Binds a statement for many executions. It is bound again by itself when tables change.
+    ///
+    /// # Errors
+    /// It is wrong, or the text has several statements.
+    pub fn prepare(&mut self, text: &str) -> Result<Prepared, SqlError> {
+        self.session.check_thread()?;
+        let bound = self.bound_text(text);
+        let bound = bound.map_err(|error| self.fail(error))?;
+        Ok(Prepared { text: text.into(), bound })
+    }
+
+    /// Runs a statement and answers with its rows. A text that came before is not parsed again.
+    ///
+    /// # Errors
+    /// As [`Connection::execute`]; and values of parameters that do not fit the types which the text gives them.
+    pub fn answer(&mut self, text: &str, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
+        self.session.check_thread()?;
+        let known = self.cache.bound.get(text).filter(|bound| bound.version == self.database.version()).cloned();
+        let bound = match known {
+            Some(bound) => Some(bound),
+            None => self.bound_text(text).map_err(|error| self.fail(error))?,
+        };
+        match bound {
+            Some(bound) => self.run_bound(&bound, parameters),
+            None => self.run_unbound(text, parameters),
+        }
+    }
+
+    /// As [`Connection::answer`], of a statement that is prepared.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn answer_prepared(&mut self, prepared: &mut Prepared, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
+        self.session.check_thread()?;
+        if prepared.bound.as_ref().is_none_or(|bound| bound.version != self.database.version()) {
+            prepared.bound = self.bound_text(&prepared.text).map_err(|error| self.fail(error))?;
+        }
+        match &prepared.bound {
+            Some(bound) => self.run_bound(bound, parameters),
+            None => self.run_unbound(&prepared.text, parameters),
+        }
+    }
+
+    /// The statement of a text, if it only reads or changes rows.
+    fn bound_text(&mut self, text: &str) -> Result<Option<Arc<Bound>>, SqlError> {
+        let statements = parse::statements(text)?;
+        let [statement] = &statements[..] else {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return if statements.is_empty() { Ok(None) } else { Err(SqlError::new(SqlState::SYNTAX_ERROR, message)) };
+        };
+        if !is_plain(statement) {
+            return Ok(None);
+        }
+        self.check_not_failed()?;
+        // Before the catalog: a table that is first named here is a new version, and the statement is bound again at its next execution.
+        let version = self.database.version();
+        let Statement { action: Action::Run(plan), parameters } =
+            Statement::bind(&self.database.catalog(), statement, &[])?
+        else {
+            return Ok(None);
+        };
+        let columns = plan.columns().iter();
+        let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
+        let bound = Arc::new(Bound { plan, parameters, columns, version });
+        self.cache.keep(&text.into(), &bound);
+        Ok(Some(bound))
+    }
+
+    fn run_bound(&mut self, bound: &Bound, values: &[Datum<'_>]) -> Result<Rows, SqlError> {
+        self.check_not_failed()?;
+        let wanted = bound.parameters.len();
+        if values.len() != wanted {
+            let message = format!("the statement has {wanted} parameters, and {} values are given", values.len());
+            return Err(self.fail(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)));
+        }
+        let mut rows = Rows::new(bound.columns.clone());
+        let ended = if values.iter().zip(&bound.parameters).all(|(value, of)| fits(*value, *of)) {
+            self.run_plan(&bound.plan, values, &mut rows)
+        } else {
+            let arena = Bump::new();
+            let zone = self.zone.clone();
+            let context = Context::of(&arena, &zone);
+            let values = values.iter().zip(&bound.parameters).zip(1..);
+            let values: Result<Vec<_>, _> =
+                values.map(|((value, of), number)| coerced(value.within(&arena), *of, number, &context)).collect();
+            match values {
+                Ok(values) => self.run_plan(&bound.plan, &values, &mut rows),
+                Err(error) => Err(self.fail(error)),
+            }
+        };
+        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
+            self.database.forget_dropped();
+            self.cache.clear();
+        }
+        ended.map(|()| rows)
+    }
+
+    fn run_plan(&mut self, plan: &Plan, values: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
+        if !matches!(plan, Plan::Query { .. }) {
+            self.check_writable(plan.verb())?;
+        }
+        self.session.run_into((plan, values), &self.zone, rows)
+    }
+
+    /// A statement that is not kept bound.
+    fn run_unbound(&mut self, text: &str, values: &[Datum<'_>]) -> Result<Rows, SqlError> {
+        let parameters: Vec<_> = values.iter().map(|value| (natural_type(*value), *value)).collect();
+        self.execute(text, &parameters).map(Rows::of_outcome)
+    }
+}
