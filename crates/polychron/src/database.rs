@@ -80,6 +80,9 @@ pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) requests: Arc<Requests>,
     watch: Option<Arc<Watch>>,
     pub(crate) answers: Answers,
+    /// The tables as SQL sees them, when it has been asked for.
+    #[cfg(feature = "sql")]
+    pub(crate) sql: Arc<std::sync::OnceLock<Arc<polychron_sql::SqlDatabase<P>>>>,
     /// Behind the pool, which ends the log.
     pub(crate) protocol: Arc<P>,
 }
@@ -95,6 +98,8 @@ impl<P: Protocol> Clone for Database<P> {
             requests: Arc::clone(&self.requests),
             watch: self.watch.clone(),
             answers: self.answers.clone(),
+            #[cfg(feature = "sql")]
+            sql: Arc::clone(&self.sql),
         }
     }
 }
@@ -140,7 +145,17 @@ impl<P: Protocol> Database<P> {
         let watch = Watch::start(&protocol, &events)?.map(Arc::new);
         let answers = Answers::new(protocol.storage().journal().clone());
         let (pool, claims, requests) = (Pool::new(), Arc::default(), Arc::default());
-        Ok(Self { protocol, submitting, pool, claims, requests, watch, answers })
+        Ok(Self {
+            protocol,
+            submitting,
+            pool,
+            claims,
+            requests,
+            watch,
+            answers,
+            #[cfg(feature = "sql")]
+            sql: Arc::default(),
+        })
     }
 
     /// Gives this handle up, as dropping it does, and tells what goes wrong: makes all durable that was committed so far, of a database that was opened
@@ -157,7 +172,9 @@ impl<P: Protocol> Database<P> {
     /// wait for a transaction that the calling thread has open, or has leaked; it is executed when that has ended, and then the database is closed.
     /// [`Error::OtherProcess`] in a process that was forked: nothing is done.
     pub fn close(self) -> Result<(), Error> {
-        let Self { submitting, pool, claims, requests, watch, answers, protocol } = self;
+        #[cfg(feature = "sql")]
+        drop(self.sql);
+        let Self { submitting, pool, claims, requests, watch, answers, protocol, .. } = self;
         #[cfg(feature = "durability")]
         let home = pool.home().cloned();
         let is_executed = Arc::into_inner(submitting).is_none_or(Submitting::end);

@@ -188,6 +188,7 @@
 //! | `durability` | databases that are opened with a path ([`Database::open`]) |
 //! | `any` | a protocol chosen by its name, behind virtual calls |
 //! | `chrono`, `jiff`, `rust_decimal`, `serde`, `uuid` | column types of these crates, or conversions from and to them ([`schema`]) |
+//! | `sql` | statements in SQL, in PostgreSQL's dialect (`Database::sql`) |
 //! | `metrics`, `tracing` | what a database counts and what happens in it, for these crates |
 //! | `bohm`, `hyper`, `lazy`, `locking`, `maflingo`, `serial` | the protocols besides the default one |
 //!
@@ -215,6 +216,8 @@ mod refusing;
 mod requests;
 mod resolving;
 mod session;
+#[cfg(feature = "sql")]
+pub mod sql;
 #[cfg(feature = "durability")]
 mod standby;
 mod statistics;
@@ -265,6 +268,6 @@ pub use session::Session;
 #[cfg(feature = "durability")]
 pub use standby::StandbyStatus;
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "sql"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

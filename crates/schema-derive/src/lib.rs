@@ -2,6 +2,7 @@
 
 mod column;
 mod expand;
+mod from_row;
 mod parse;
 mod problems;
 mod types;
@@ -37,6 +38,13 @@ pub fn derive_library_column(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(LibraryRow, attributes(row, index, references, key, column))]
 pub fn derive_library_row(input: TokenStream) -> TokenStream {
     through_library(derive_row(input).into()).into()
+}
+
+#[doc = include_str!("from_row.md")]
+#[proc_macro_derive(FromRow, attributes(sql))]
+pub fn derive_from_row(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    from_row::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Turns each path into `polychron_schema` into one through `polychron::schema`.

@@ -1,0 +1,210 @@
+//! SQL in PostgreSQL's dialect, over the transactions of any protocol whose transactions can be held open.
+//!
+//! Tables are there under their names, whoever has made them: SQL reads and changes what [`Row`](derive@crate::Row)s have, and the other way round. Statements run in a
+//! serializable transaction of their own, which is run again when it conflicts; between `BEGIN` and `COMMIT` the client holds it, and begins again after
+//! [`SqlState::SERIALIZATION_FAILURE`]. What is not there yet is refused with [`SqlState::FEATURE_NOT_SUPPORTED`], and named.
+//!
+//! ```
+//! use polychron::prelude::*;
+//! use polychron::sql::{self, FromRow};
+//!
+//! #[derive(Row, FromRow, Debug, PartialEq)]
+//! struct Account {
+//!     #[key]
+//!     id: u64,
+//!     owner: String,
+//!     balance: i64,
+//! }
+//!
+//! let database = Database::in_memory()?;
+//! let accounts = database.create_table::<Account>()?;
+//! database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, owner: "Ada".into(), balance: 50 }))?;
+//!
+//! let mut connection = database.sql()?;
+//! connection.execute("INSERT INTO account VALUES ($1, $2, $3)", (2, "Grace", 70))?;
+//! let rows = connection.query("SELECT * FROM account WHERE balance > $1 ORDER BY id", (10,))?;
+//! assert_eq!(rows.all::<Account>()?.len(), 2);
+//! for row in &rows {
+//!     let (owner, balance): (&str, i64) = (row.get("owner")?, row.get(2)?);
+//!     println!("{owner}: {balance}");
+//! }
+//!
+//! // Bound once, and executed often.
+//! let mut pay = connection.prepare("UPDATE account SET balance = balance + $2 WHERE id = $1")?;
+//! for (id, amount) in [(1, -10), (2, 10)] {
+//!     assert_eq!(pay.execute(&mut connection, (id, amount))?, 1);
+//! }
+//! let grace = database.transact(|transaction| transaction.get_owned(&accounts, 2))?;
+//! assert_eq!(grace.map(|account| account.balance), Some(80));
+//!
+//! let refused = connection.execute("INSERT INTO account VALUES (2, 'Alan', 0)", ()).unwrap_err();
+//! assert_eq!(refused.state(), sql::SqlState::UNIQUE_VIOLATION);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+
+use polychron_engine::{Interactive, Protocol};
+#[doc(inline)]
+pub use polychron_schema_derive::FromRow;
+pub use polychron_sql::{
+    Bound, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, Notice, Outcome, OwnedDatum, Parameters, Row,
+    RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error, SqlState, ToSql, Type,
+};
+
+use crate::Database;
+use crate::list::DefaultProtocol;
+
+/// A connection: runs one statement after the other. It may go from thread to thread, but for a transaction that it holds: in another thread its
+/// statements are refused until that has ended in its own.
+pub struct Connection<P: Protocol<Worker: Interactive> = DefaultProtocol>(polychron_sql::Connection<P>);
+
+impl<P: Protocol<Worker: Interactive>> fmt::Debug for Connection<P> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Database<P> {
+    /// A connection for statements in SQL; see [`crate::sql`]. It has a worker for itself, as a session has.
+    ///
+    /// ```
+    /// let database = polychron::Database::in_memory()?;
+    /// let mut connection = database.sql()?;
+    /// connection.execute("CREATE TABLE note (id int PRIMARY KEY, words text NOT NULL)", ())?;
+    /// connection.execute("INSERT INTO note VALUES (1, 'by SQL')", ())?;
+    /// let (words,): (String,) = connection.query("SELECT words FROM note WHERE id = $1", (1,))?.only()?;
+    /// assert_eq!(words, "by SQL");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SqlState::TOO_MANY_CONNECTIONS`] when all slots of workers are taken.
+    pub fn sql(&self) -> Result<Connection<P>, Error> {
+        let tables = self.sql.get_or_init(|| SqlDatabase::open(self.protocol.clone()));
+        let worker = self.pool.take(&self.protocol).map_err(Error::from)?;
+        // Behind the worker: its slot, then the last use of a database, which ends its log, and then the protocol, as a session has them.
+        #[cfg(feature = "durability")]
+        let needs = (self.pool.slot(), self.pool.home().cloned(), self.protocol.clone());
+        #[cfg(not(feature = "durability"))]
+        let needs = (self.pool.slot(), self.protocol.clone());
+        let answers = self.answers.clone();
+        Ok(Connection(polychron_sql::Connection::with_worker(tables, worker, answers, Some(Box::new(needs)))))
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    /// Runs a statement and answers with its rows. `$1` and so on stand for the parameters: a tuple, an array or a slice of values, or `()`.
+    ///
+    /// A text that comes again is not parsed again; [`Connection::prepare`] saves looking for it, too.
+    ///
+    /// ```
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// let rows = connection.query("SELECT $1 || ' and ' || $2", ("one", "two"))?;
+    /// assert_eq!(rows.only::<(&str,)>()?, ("one and two",));
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the statement fails with. It has done nothing then; in a transaction that the client holds all of that is to be rolled back, or to a savepoint.
+    pub fn query(&mut self, statement: &str, parameters: impl Parameters) -> Result<Rows, Error> {
+        parameters.lend(|values| self.0.answer(statement, values))
+    }
+
+    /// As [`Connection::query`], and answers how many rows the statement has changed, or would have answered.
+    ///
+    /// ```
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// connection.execute("CREATE TABLE note (id int PRIMARY KEY)", ())?;
+    /// assert_eq!(connection.execute("INSERT INTO note VALUES ($1), ($2)", [1, 2])?, 2);
+    /// connection.execute("BEGIN", ())?;
+    /// connection.execute("DELETE FROM note", ())?;
+    /// connection.execute("ROLLBACK", ())?;
+    /// assert_eq!(connection.query("SELECT count(*) FROM note", ())?.only::<(i64,)>()?, (2,));
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute(&mut self, statement: &str, parameters: impl Parameters) -> Result<u64, Error> {
+        self.query(statement, parameters).map(|rows| rows.count())
+    }
+
+    /// Runs the statements of a text, one after the other, and tells `answered` what each of them has done, up to the one that fails. Outside of a transaction that
+    /// the client holds they are one transaction, as PostgreSQL's simple protocol has it.
+    ///
+    /// ```
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// let mut tags = Vec::new();
+    /// let text = "CREATE TABLE note (id int PRIMARY KEY); INSERT INTO note VALUES (1), (2); SELECT * FROM note";
+    /// connection.run(text, &mut |outcome| tags.push(outcome.tag))?;
+    /// assert_eq!(tags, ["CREATE TABLE", "INSERT 0 2", "SELECT 2"]);
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the first statement that fails has failed with.
+    pub fn run(&mut self, statements: &str, answered: &mut dyn FnMut(Outcome)) -> Result<(), Error> {
+        self.0.execute_each(statements, &[], answered)
+    }
+
+    /// Prepares a statement for many executions.
+    ///
+    /// ```
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// let mut sum = connection.prepare("SELECT $1 + 2")?;
+    /// assert_eq!(sum.query(&mut connection, (40,))?.only::<(i32,)>()?, (42,));
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is wrong, or the text has several statements.
+    pub fn prepare(&mut self, statement: &str) -> Result<Prepared, Error> {
+        self.0.prepare(statement).map(Prepared)
+    }
+
+    /// Whether the client holds a transaction, or has one that failed and was not ended.
+    pub fn is_in_transaction(&self) -> bool {
+        self.0.is_in_transaction()
+    }
+}
+
+/// A statement that is bound once, and again by itself when its tables change. It may be executed by any connection of the database.
+#[derive(Clone, Debug)]
+pub struct Prepared(polychron_sql::Prepared);
+
+impl Prepared {
+    /// As [`Connection::query`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn query<P: Protocol<Worker: Interactive>>(
+        &mut self,
+        connection: &mut Connection<P>,
+        parameters: impl Parameters,
+    ) -> Result<Rows, Error> {
+        parameters.lend(|values| connection.0.answer_prepared(&mut self.0, values))
+    }
+
+    /// As [`Connection::execute`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute<P: Protocol<Worker: Interactive>>(
+        &mut self,
+        connection: &mut Connection<P>,
+        parameters: impl Parameters,
+    ) -> Result<u64, Error> {
+        self.query(connection, parameters).map(|rows| rows.count())
+    }
+
+    /// The types of its parameters.
+    pub fn parameters(&self) -> &[Type] {
+        self.0.parameters()
+    }
+
+    /// The columns of its rows.
+    pub fn columns(&self) -> &[RowColumn] {
+        self.0.columns()
+    }
+}
