@@ -23,6 +23,8 @@ pub(crate) enum Expr {
     },
     /// The result of an aggregate, by its number; there until groups are planned.
     Aggregate(usize),
+    /// The same of a window function.
+    Window(usize),
     Call(&'static Function, Box<[Expr]>),
     Cast(Cast, Box<Expr>),
     /// The value within the bound of the type.
@@ -108,7 +110,7 @@ impl Expr {
             Self::Parameter(number) => Ok(context.parameters[*number]),
             Self::Column(column) => Ok(row[*column]),
             Self::Outer { level, column } => Ok(outer(context, *level, *column)),
-            Self::Aggregate(_) => unreachable!("groups are planned"),
+            Self::Aggregate(_) | Self::Window(_) => unreachable!("groups and windows are planned"),
             Self::Call(function, arguments) => call(function, arguments, row, context),
             Self::Cast(cast, inner) => cast.apply(inner.eval(row, context)?, context),
             Self::Bounded(of, place, inner) => casts::bound(inner.eval(row, context)?, *of, *place),
@@ -163,7 +165,12 @@ impl Expr {
         visit(self);
         let mut each = |parts: &[Self]| parts.iter().for_each(|part| part.walk(visit));
         match self {
-            Self::Constant(_) | Self::Parameter(_) | Self::Column(_) | Self::Outer { .. } | Self::Aggregate(_) => {}
+            Self::Constant(_)
+            | Self::Parameter(_)
+            | Self::Column(_)
+            | Self::Outer { .. }
+            | Self::Aggregate(_)
+            | Self::Window(_) => {}
             Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => each(parts),
             Self::Extreme { of, .. } => each(of),
             Self::Cast(_, inner) | Self::Bounded(_, _, inner) | Self::Not(inner) | Self::IsNull(inner) => {
@@ -198,9 +205,12 @@ impl Expr {
             return Ok(());
         }
         match self {
-            Self::Constant(_) | Self::Parameter(_) | Self::Column(_) | Self::Outer { .. } | Self::Aggregate(_) => {
-                Ok(())
-            }
+            Self::Constant(_)
+            | Self::Parameter(_)
+            | Self::Column(_)
+            | Self::Outer { .. }
+            | Self::Aggregate(_)
+            | Self::Window(_) => Ok(()),
             Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => {
                 parts.iter_mut().try_for_each(|part| part.replace(replace))
             }
@@ -231,7 +241,7 @@ impl Expr {
     /// Whether it looks at no row: its value is known before any row is.
     pub(crate) fn is_known(&self) -> bool {
         let mut is_known = true;
-        self.walk(&mut |it| is_known &= !matches!(it, Self::Column(_) | Self::Aggregate(_)));
+        self.walk(&mut |it| is_known &= !matches!(it, Self::Column(_) | Self::Aggregate(_) | Self::Window(_)));
         is_known
     }
 }

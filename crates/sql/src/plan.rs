@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::bind::Aggregate;
+use crate::bind::{Aggregate, Window, WindowCall};
 use crate::catalog::Table;
 use crate::expr::Expr;
 use crate::functions::Function;
@@ -44,11 +44,18 @@ pub(crate) enum Node {
         /// these values; else it runs for each left row.
         keys: Option<Vec<(Expr, Expr)>>,
     },
-    /// Groups of equal values, then their aggregates. Without groups there is one row, whatever comes in.
+    /// Groups of equal values, then their aggregates, for each set of the groups' positions: others are NULL. A set of none gives one row, whatever comes in.
     Aggregate {
         input: Box<Node>,
         groups: Vec<Expr>,
+        sets: Vec<Vec<usize>>,
         aggregates: Vec<Aggregate>,
+    },
+    /// The rows, each followed by what these calls give in its window.
+    Window {
+        input: Box<Node>,
+        window: Box<Window>,
+        calls: Vec<WindowCall>,
     },
     Sort {
         input: Box<Node>,
@@ -107,6 +114,7 @@ impl Node {
             Self::Project { columns, .. } => columns.len(),
             Self::Join { left, right_width, .. } => left.width() + right_width,
             Self::Aggregate { groups, aggregates, .. } => groups.len() + aggregates.len(),
+            Self::Window { input, calls, .. } => input.width() + calls.len(),
             Self::Append(inputs) => inputs.first().map_or(0, Self::width),
         }
     }
@@ -139,12 +147,12 @@ impl Node {
                 left.each_expr(depth, visit);
                 right.each_expr(depth + 1, visit);
             }
-            Self::Aggregate { input, groups, aggregates } => {
-                groups.iter_mut().for_each(&mut each);
-                for aggregate in aggregates {
-                    aggregate.argument.iter_mut().for_each(|argument| each(&mut argument.expr));
-                    aggregate.filter.iter_mut().for_each(&mut each);
-                }
+            Self::Aggregate { input, groups, aggregates, .. } => {
+                groups.iter_mut().chain(aggregates.iter_mut().flat_map(Aggregate::parts_mut)).for_each(each);
+                input.each_expr(depth, visit);
+            }
+            Self::Window { input, window, calls } => {
+                window.parts_mut().chain(calls.iter_mut().flat_map(WindowCall::own_parts_mut)).for_each(each);
                 input.each_expr(depth, visit);
             }
             Self::Sort { input, keys } => {
@@ -360,6 +368,13 @@ impl Path {
     /// Whether it has bounds.
     pub(crate) fn is_narrow(&self) -> bool {
         !self.equal.is_empty() || self.lower.is_some() || self.upper.is_some()
+    }
+}
+
+impl SortKey {
+    /// Rising, with NULLs at the end.
+    pub(crate) const fn rising(expr: Expr) -> Self {
+        Self { expr, is_descending: false, nulls_first: false }
     }
 }
 

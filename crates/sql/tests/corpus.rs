@@ -84,5 +84,6 @@ macro_rules! corpus {
 }
 
 corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, levels);
+corpus!(answer: aggregates, windows);
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(whole_answer: transactions, definitions, constraints);

@@ -2,11 +2,10 @@
 
 use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
-use super::aggregates::aggregate_kind;
 use super::literals::constant;
 use super::operators::operator_name;
 use super::subqueries::query_of;
-use super::{Binder, column_type, folded, object_name, scope};
+use super::{Binder, column_type, folded, scope};
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
@@ -258,13 +257,13 @@ impl Binder<'_> {
         self.apply(sign, sides)
     }
 
-    fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(super) fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
         let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
         self.invoke(found, sides)
     }
 
-    fn call(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(super) fn call(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let types: Vec<_> = arguments.iter().map(Typed::base).collect();
         let found = functions::resolve(name, &types).map_err(|why| functions::no_function(name, &types, why))?;
         self.invoke(found, arguments)
@@ -400,74 +399,6 @@ impl Binder<'_> {
         let parts = parts.into_iter().map(|part| Ok(self.cast(part, of.into(), Place::Implicit)?.expr));
         Ok((parts.collect::<Result<_, SqlError>>()?, of))
     }
-
-    fn function(&mut self, function: &ast::Function) -> Result<Typed, SqlError> {
-        let name = object_name(&function.name)?;
-        if function.over.is_some() || !function.within_group.is_empty() || function.null_treatment.is_some() {
-            return Err(SqlError::unsupported(format!("the expression {function}")));
-        }
-        let (list, is_distinct) = match &function.args {
-            ast::FunctionArguments::None => (&[][..], false),
-            ast::FunctionArguments::List(list) if list.clauses.is_empty() => {
-                (&list.args[..], list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct))
-            }
-            _ => return Err(SqlError::unsupported(format!("the expression {function}"))),
-        };
-        let is_star = matches!(list, [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]);
-        let mut expressions = Vec::new();
-        for argument in list.iter().filter(|_| !is_star) {
-            match argument {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => expressions.push(expr),
-                other => return Err(SqlError::unsupported(format!("the argument {other}"))),
-            }
-        }
-        if let Some(kind) = aggregate_kind(&name, is_star) {
-            return self.aggregate(kind, (&name, &expressions), is_distinct, function.filter.as_deref());
-        }
-        if is_star || is_distinct || function.filter.is_some() {
-            let message = format!("{name} is not an aggregate function");
-            return Err(SqlError::new(SqlState("42809"), message));
-        }
-        let mut arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
-        match name.as_str() {
-            "coalesce" => {
-                let (parts, of) = self.alike("COALESCE", arguments)?;
-                Ok(Typed::new(Expr::Coalesce(parts.into()), of))
-            }
-            "greatest" | "least" => {
-                let is_greatest = name == "greatest";
-                let (parts, of) = self.alike(if is_greatest { "GREATEST" } else { "LEAST" }, arguments)?;
-                Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
-            }
-            "nullif" if arguments.len() == 2 => {
-                let of = arguments[0].of;
-                let mut sides = self.compared("=", arguments)?.1.into_vec();
-                let (second, first) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
-                let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
-                Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
-            }
-            "concat" => {
-                let empty = || Expr::Constant(OwnedDatum::Text("".into()));
-                let parts = arguments.drain(..).map(|it| Expr::Coalesce(Box::new([shown(it), empty()])));
-                let parts: Vec<_> = parts.collect();
-                let mut all = Typed::new(empty(), Type::Text);
-                for part in parts {
-                    all = self.apply("||", vec![all, Typed::new(part, Type::Text)])?;
-                }
-                Ok(all)
-            }
-            "current_timestamp" => self.call("now", arguments),
-            "current_date" => {
-                let now = self.call("now", arguments)?;
-                self.cast(now, Type::Date.into(), Place::Explicit)
-            }
-            "localtimestamp" => {
-                let now = self.call("now", arguments)?;
-                self.cast(now, Type::Timestamp.into(), Place::Explicit)
-            }
-            _ => self.call(&name, arguments),
-        }
-    }
 }
 
 /// The digits of a constant, with its signs.
@@ -496,7 +427,7 @@ pub(super) fn not(expr: Expr) -> Expr {
 }
 
 /// The value as its text, whatever its type.
-fn written(typed: Typed) -> Typed {
+pub(super) fn written(typed: Typed) -> Typed {
     let of = typed.base();
     let expr = match of {
         Type::Unknown | Type::Text | Type::Varchar | Type::Bpchar => typed.expr,
@@ -506,7 +437,7 @@ fn written(typed: Typed) -> Typed {
 }
 
 /// The value as it is shown, which is another text than a cast's where it is a truth value.
-fn shown(typed: Typed) -> Expr {
+pub(super) fn shown(typed: Typed) -> Expr {
     let of = typed.base();
     if of == Type::Bool { Expr::Cast(Cast::Show(of), Box::new(typed.expr)) } else { written(typed).expr }
 }

@@ -19,11 +19,13 @@ impl Binder<'_> {
 
     /// A query in an expression: its aggregates are its own.
     fn inner_query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
-        let aggregates = self.aggregates.take();
+        let (aggregates, windows) = (self.aggregates.take(), self.windows.take());
+        let named_windows = std::mem::take(&mut self.named_windows);
         let place = self.place;
         let keeps_unknown = std::mem::replace(&mut self.keeps_unknown, false);
         let bound = self.query(query);
-        (self.aggregates, self.place, self.keeps_unknown) = (aggregates, place, keeps_unknown);
+        (self.aggregates, self.windows, self.named_windows) = (aggregates, windows, named_windows);
+        (self.place, self.keeps_unknown) = (place, keeps_unknown);
         bound
     }
 

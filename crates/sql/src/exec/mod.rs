@@ -6,7 +6,9 @@ mod joins;
 mod scans;
 mod sets;
 mod sorts;
+mod states;
 mod subqueries;
+mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -229,9 +231,10 @@ fn first_of(
             flow
         }
         Node::Join { .. } => joins::join(node, exec, context, out),
-        Node::Aggregate { input, groups, aggregates } => {
-            aggregates::aggregate(input, (groups, aggregates), exec, context, out)
+        Node::Aggregate { input, groups, sets, aggregates } => {
+            aggregates::aggregate(input, (groups, sets, aggregates), exec, context, out)
         }
+        Node::Window { input, window, calls } => windows::windows(input, (window, calls), exec, context, out),
         Node::Sort { input, keys } => sorts::sort(input, keys, most, exec, context, out),
         Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
         Node::Without { left, right, is_except, is_all } => {

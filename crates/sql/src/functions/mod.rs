@@ -6,6 +6,8 @@ mod patterns;
 mod strings;
 mod times;
 
+pub(crate) use times::{sum as sum_of_spans, times as span_times};
+
 use std::sync::LazyLock;
 
 use hashbrown::HashMap;

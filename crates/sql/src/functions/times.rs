@@ -63,7 +63,7 @@ fn negated(span: Interval) -> Result<Interval, SqlError> {
     })
 }
 
-fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
+pub(crate) fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
     let bad = || overflow("interval");
     Ok(Interval {
         months: a.months.checked_add(b.months).ok_or_else(bad)?,
@@ -80,7 +80,7 @@ fn between(later: i64, earlier: i64) -> Result<Interval, SqlError> {
 }
 
 /// A span times a number: parts of months become days, and parts of days the rest.
-fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
+pub(crate) fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
     let fits = |value: f64, most: f64| if value.abs() <= most { Ok(value) } else { Err(overflow("interval")) };
     let months = fits(f64::from(span.months) * factor, i32::MAX.into())?;
     let days = f64::from(span.days) * factor + (months - months.trunc()) * 30.0;
