@@ -30,6 +30,11 @@ pub(super) fn aggregate_kind(name: &str, is_star: bool) -> Option<AggregateKind>
         "bit_or" => AggregateKind::BitOr,
         "bit_xor" => AggregateKind::BitXor,
         "string_agg" => AggregateKind::Join,
+        "array_agg" => AggregateKind::Gather,
+        "json_agg" => AggregateKind::JsonList { is_binary: false },
+        "jsonb_agg" => AggregateKind::JsonList { is_binary: true },
+        "json_object_agg" => AggregateKind::JsonObject { is_binary: false },
+        "jsonb_object_agg" => AggregateKind::JsonObject { is_binary: true },
         "var_pop" => variance(false, false),
         "var_samp" | "variance" => variance(true, false),
         "stddev_pop" => variance(false, true),
@@ -49,8 +54,8 @@ impl AggregateKind {
     }
 
     /// Whether its result depends on the order of its values.
-    const fn has_order(self) -> bool {
-        matches!(self, Self::Join)
+    pub(crate) const fn has_order(self) -> bool {
+        matches!(self, Self::Join | Self::Gather | Self::JsonList { .. } | Self::JsonObject { .. })
     }
 }
 
@@ -65,9 +70,9 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
         };
         // Aggregates do not nest, and have no window functions: none may stand in their arguments.
-        let windows = self.windows.take();
+        let windows = self.behind.take();
         let bound = self.aggregate_of(kind, call);
-        self.windows = windows;
+        self.behind = windows;
         let typed = bound.map(|aggregate| {
             let of = aggregate.result;
             let shown = format!("{aggregate:?}");
@@ -93,7 +98,8 @@ impl Binder<'_> {
         let filter = call.filter.map(|filter| self.condition(filter, "FILTER")).transpose();
         self.place = place;
         let filter = filter?;
-        let arguments = call.arguments.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
+        let arguments = call.arguments.iter().enumerate().map(|(at, it)| self.aggregated(kind, at, it));
+        let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
         check_levels(&arguments)?;
         if kind.is_of_order() {
             return self.aggregate_of_order(kind, call, arguments, filter);
@@ -123,6 +129,27 @@ impl Binder<'_> {
             }
         }
         Ok(Aggregate { kind, arguments: exprs, order, is_distinct: call.is_distinct, filter, result })
+    }
+
+    /// An argument; of JSON it becomes JSON, and may be a row.
+    fn aggregated(&mut self, kind: AggregateKind, at: usize, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        let is_binary = match kind {
+            AggregateKind::JsonList { is_binary } => is_binary,
+            AggregateKind::JsonObject { .. } if at == 0 => {
+                let key = self.expr(expr)?;
+                return Ok(Typed::new(super::expressions::shown(key), Type::Text));
+            }
+            AggregateKind::JsonObject { is_binary } => is_binary,
+            _ => return self.expr(expr),
+        };
+        let of = if is_binary { Type::Jsonb } else { Type::Json };
+        if let ast::Expr::Identifier(table) = expr
+            && let Some(row) = self.row_as_json(&super::folded(table), is_binary)?
+        {
+            return Ok(row);
+        }
+        let value = self.expr(expr)?;
+        Ok(Typed::new(self.as_json(value, is_binary)?, of))
     }
 
     fn order_within(&mut self, keys: &[ast::OrderByExpr]) -> Result<Vec<SortKey>, SqlError> {
@@ -171,6 +198,7 @@ fn signature(kind: AggregateKind, types: &[Type]) -> Option<(Vec<Option<Type>>, 
     use AggregateKind as Kind;
     let is_number = |of: Type| matches!(of, Type::Int2 | Type::Int4 | Type::Int8 | Type::Numeric);
     let one = |of: Type, result: Type| Some((vec![Some(of)], result));
+    let json = |is_binary: bool| if is_binary { Type::Jsonb } else { Type::Json };
     match (kind, types) {
         (Kind::CountRows, []) => Some((Vec::new(), Type::Int8)),
         (Kind::Count, [_]) => Some((vec![None], Type::Int8)),
@@ -198,6 +226,10 @@ fn signature(kind: AggregateKind, types: &[Type]) -> Option<(Vec<Option<Type>>, 
             let texts = || (vec![Some(Type::Text), Some(Type::Text)], Type::Text);
             (is_text(*value) && is_text(*by)).then(texts)
         }
+        (Kind::Gather, [Type::Unknown]) => one(Type::Text, Type::Texts),
+        (Kind::Gather, [of]) => Some((vec![None], if of.element().is_some() { *of } else { of.array()? })),
+        (Kind::JsonList { is_binary }, [_]) => Some((vec![None], json(is_binary))),
+        (Kind::JsonObject { is_binary }, [_, _]) => Some((vec![None, None], json(is_binary))),
         (Kind::Regression(of), [x, y]) => {
             let fits = |of: &Type| is_number(*of) || matches!(of, Type::Float4 | Type::Float8 | Type::Unknown);
             let result = if of == Regression::Count { Type::Int8 } else { Type::Float8 };

@@ -3,11 +3,11 @@
 use sqlparser::ast;
 
 use super::aggregates::aggregate_kind;
-use super::expressions::shown;
+use super::expressions::{fold_array, shown};
 use super::windows::window_function;
 use super::{Binder, object_name};
-use crate::casts::Place;
-use crate::datum::OwnedDatum;
+use crate::casts::{Cast, Place};
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
@@ -37,6 +37,7 @@ impl Binder<'_> {
                 let is_distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
                 (&list.args[..], is_distinct, &list.clauses[..])
             }
+            ast::FunctionArguments::Subquery(query) if name == "array" => return self.array_of(query),
             ast::FunctionArguments::Subquery(_) => return Err(unsupported()),
         };
         let order = match clauses {
@@ -70,27 +71,94 @@ impl Binder<'_> {
                 wrong(format!("OVER specified, but {name} is not a window function nor an aggregate function"))
             }
             (None, None, None) if is_star || is_distinct || call.filter.is_some() || !order.is_empty() => {
-                if is_star {
-                    return Err(functions::no_function(&name, &[], functions::Unresolved::None));
-                }
-                let message = match () {
-                    () if call.is_within_group => {
-                        format!("WITHIN GROUP specified, but {name} is not an aggregate function")
-                    }
-                    () if is_distinct => format!("DISTINCT specified, but {name} is not an aggregate function"),
-                    () if !order.is_empty() => format!("ORDER BY specified, but {name} is not an aggregate function"),
-                    () => format!("FILTER specified, but {name} is not an aggregate function"),
-                };
-                wrong(message)
+                Err(of_aggregates(&call, is_star))
             }
             (None, None, None) => {
+                if let Some(columns) = functions::columns_of(&name) {
+                    return self.set_call(&name, &expressions, columns.len());
+                }
+                let is_json = matches!(&*name, "to_json" | "to_jsonb" | "row_to_json");
+                if let (true, [ast::Expr::Identifier(table)]) = (is_json, &expressions[..])
+                    && let Some(row) = self.row_as_json(&super::folded(table), name == "to_jsonb")?
+                {
+                    return Ok(row);
+                }
                 let arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
                 self.plain_call(&name, arguments)
             }
         }
     }
 
-    fn plain_call(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    /// A function that gives several rows, in the list of a SELECT.
+    fn set_call(&mut self, name: &str, expressions: &[&ast::Expr], width: usize) -> Result<Typed, SqlError> {
+        let refused = |message: String| Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        if width > 1 {
+            return Err(SqlError::unsupported(format!("{name} in a list")));
+        }
+        let Some(behind) = &self.behind else {
+            return refused(match self.place {
+                super::aggregates::NESTED => {
+                    "aggregate function calls cannot contain set-returning function calls".to_owned()
+                }
+                super::windows::NESTED => {
+                    "window function calls cannot contain set-returning function calls".to_owned()
+                }
+                place => format!("set-returning functions are not allowed in {place}"),
+            });
+        };
+        let before = behind.sets.len();
+        let arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
+        let call = self.plain_call(name, arguments)?;
+        let Some(behind) = &mut self.behind else { return Err(SqlError::unsupported(name)) };
+        if behind.sets.len() > before {
+            return Err(SqlError::unsupported(format!("a function of several rows within {name}")));
+        }
+        let at = behind.sets.iter().position(|own| own.is_same(&call.expr)).unwrap_or_else(|| {
+            behind.sets.push(call.expr);
+            behind.sets.len() - 1
+        });
+        Ok(Typed { expr: Expr::Set(at), of: call.of })
+    }
+
+    /// The definition of a constraint or an index in words; pretty where the last argument says so.
+    fn definition(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let is_pretty = arguments.len() > 1
+            && matches!(&arguments[arguments.len() - 1].expr, Expr::Constant(value) if matches!(value.get(), Datum::Bool(true)));
+        if arguments.is_empty() {
+            return Err(functions::no_function(name, &[], functions::Unresolved::None));
+        }
+        let of = self.cast(arguments.swap_remove(0), Type::Oid.into(), Place::Implicit)?.expr;
+        let names = self.names(match (name, is_pretty) {
+            ("pg_get_indexdef", false) => "pg_get_indexdef",
+            ("pg_get_indexdef", true) => "pg_get_indexdef_pretty",
+            (_, false) => "pg_get_constraintdef",
+            (_, true) => "pg_get_constraintdef_pretty",
+        })?;
+        Ok(Typed::new(Expr::Lookup { names, of: Box::new(of) }, Type::Text))
+    }
+
+    /// A function of any number of texts: values are shown as text.
+    fn of_texts(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        if arguments.is_empty() {
+            return Err(functions::no_function(name, &[], functions::Unresolved::None));
+        }
+        let mut rest = arguments.into_iter();
+        let mut made = Vec::new();
+        if name != "concat" {
+            let Some(first) = rest.next() else {
+                return Err(functions::no_function(name, &[], functions::Unresolved::None));
+            };
+            made.push(self.cast(first, Type::Text.into(), Place::Implicit)?);
+        }
+        let mut parts = Vec::new();
+        for part in rest {
+            parts.push(shown(self.known(part)?));
+        }
+        made.push(Typed::new(fold_array(parts.into(), false), Type::Texts));
+        self.call(name, made)
+    }
+
+    pub(super) fn plain_call(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         match name {
             "coalesce" => {
                 let (parts, of) = self.alike("COALESCE", arguments)?;
@@ -108,15 +176,31 @@ impl Binder<'_> {
                 let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
                 Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
             }
-            "concat" => {
-                let empty = || Expr::Constant(OwnedDatum::Text("".into()));
-                let parts = arguments.drain(..).map(|it| Expr::Coalesce(Box::new([shown(it), empty()])));
-                let parts: Vec<_> = parts.collect();
-                let mut all = Typed::new(empty(), Type::Text);
-                for part in parts {
-                    all = self.apply("||", vec![all, Typed::new(part, Type::Text)])?;
-                }
-                Ok(all)
+            "concat" | "concat_ws" | "format" => self.of_texts(name, arguments),
+            "array_to_string"
+                if arguments.first().is_some_and(|it| it.base().element().is_some_and(|it| it != Type::Text)) =>
+            {
+                let of = arguments[0].base().element().unwrap_or(Type::Text);
+                let array = arguments.remove(0);
+                let shown = Expr::Cast(Cast::ShowItems(of), Box::new(array.expr));
+                arguments.insert(0, Typed::new(shown, Type::Texts));
+                self.call(name, arguments)
+            }
+            "to_json"
+            | "to_jsonb"
+            | "array_to_json"
+            | "json_build_array"
+            | "jsonb_build_array"
+            | "json_build_object"
+            | "jsonb_build_object"
+            | "json_extract_path"
+            | "jsonb_extract_path"
+            | "json_extract_path_text"
+            | "jsonb_extract_path_text" => self.variadic(name, arguments),
+            _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
+            "pg_get_constraintdef" | "pg_get_indexdef" => self.definition(name, arguments),
+            "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
+                Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }
             "current_timestamp" => self.call("now", arguments),
             "current_date" => {
@@ -132,8 +216,21 @@ impl Binder<'_> {
     }
 }
 
+/// That a function is called as only an aggregate may be.
+fn of_aggregates(call: &Call<'_>, is_star: bool) -> SqlError {
+    let name = call.name;
+    let clause = match () {
+        () if is_star => return functions::no_function(name, &[], functions::Unresolved::None),
+        () if call.is_within_group => "WITHIN GROUP",
+        () if call.is_distinct => "DISTINCT",
+        () if !call.order.is_empty() => "ORDER BY",
+        () => "FILTER",
+    };
+    SqlError::new(SqlState("42809"), format!("{clause} specified, but {name} is not an aggregate function"))
+}
+
 /// The name of a function, which may be that of the schema `pg_catalog`.
-fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
+pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
     match &name.0[..] {
         [schema, name] if schema.as_ident().is_some_and(|it| super::folded(it) == "pg_catalog") => {
             name.as_ident().map(super::folded).ok_or_else(|| SqlError::unsupported(format!("the name {name}")))

@@ -1,6 +1,7 @@
 //! Binding: what names stand for, and which types values have, by PostgreSQL's rules.
 
 mod aggregates;
+mod arrays;
 mod calls;
 mod changes;
 mod definitions;
@@ -9,10 +10,12 @@ mod groups;
 mod joins;
 mod literals;
 mod operators;
+mod patterns;
 mod query;
 mod scope;
 mod sets;
 mod subqueries;
+mod system;
 mod types;
 mod windows;
 
@@ -26,6 +29,7 @@ use crate::types::Type;
 
 pub(crate) use definitions::{NewTable, create_index, stored};
 pub(crate) use scope::{Scope, ScopeColumn};
+pub(crate) use system::{DATABASE, Names, ROLE};
 pub(crate) use types::column_type;
 pub(crate) use windows::{Edge, Exclusion, Offset, Units, Window, WindowCall, WindowFunction};
 
@@ -38,8 +42,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) scopes: Vec<Scope>,
     /// What aggregates may be used, and those that were: `None` where none may stand.
     pub(crate) aggregates: Option<Vec<Aggregate>>,
-    /// The same of window functions.
-    pub(crate) windows: Option<Vec<WindowCall>>,
+    /// The same of what comes behind groups.
+    pub(crate) behind: Option<Behind>,
     /// The windows of the WINDOW clause.
     pub(crate) named_windows: Vec<windows::NamedWindow>,
     /// A column of a query stays of unknown type: the other side of a UNION tells.
@@ -52,6 +56,13 @@ pub(crate) struct Binder<'c> {
     pub(crate) part_count: usize,
     /// Where none may stand, the name of the place.
     pub(crate) place: &'static str,
+}
+
+/// What comes behind groups: window functions, and functions that give several rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Behind {
+    pub(crate) windows: Vec<WindowCall>,
+    pub(crate) sets: Vec<Expr>,
 }
 
 /// An aggregate that an expression uses.
@@ -83,7 +94,7 @@ impl Aggregate {
 
     /// Whether it remembers the values of all rows.
     pub(crate) fn keeps_values(&self) -> bool {
-        self.is_distinct || !self.order.is_empty() || self.kind == AggregateKind::Join
+        self.is_distinct || !self.order.is_empty() || self.kind.has_order()
     }
 }
 
@@ -103,6 +114,16 @@ pub(crate) enum AggregateKind {
     BitXor,
     /// `string_agg`
     Join,
+    /// `array_agg`
+    Gather,
+    /// `json_agg`, `jsonb_agg`
+    JsonList {
+        is_binary: bool,
+    },
+    /// `json_object_agg`, `jsonb_object_agg`
+    JsonObject {
+        is_binary: bool,
+    },
     Variance {
         is_sample: bool,
         is_root: bool,
@@ -159,7 +180,7 @@ impl<'c> Binder<'c> {
             parameters: parameters.to_vec(),
             scopes: Vec::new(),
             aggregates: None,
-            windows: None,
+            behind: None,
             named_windows: Vec::new(),
             keeps_unknown: false,
             tables: Vec::new(),

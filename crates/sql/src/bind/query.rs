@@ -6,7 +6,7 @@ use super::groups::{Groups, determined, grouping, over_groups};
 use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
 use super::windows::{WindowCall, over_windows};
-use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use super::{Behind, Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -38,6 +38,25 @@ impl Binder<'_> {
         let bound = self.with(query.with.as_ref()).and_then(|()| self.query_body(query));
         self.tables.truncate(known);
         bound
+    }
+
+    /// A query whose rows are answered: object ids are shown as names.
+    pub(crate) fn whole_query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
+        let Query { node, mut columns } = self.query(query)?;
+        if !columns.iter().any(|column| column.of.base.is_object()) {
+            return Ok(Query { node, columns });
+        }
+        let mut exprs = Vec::new();
+        for (at, column) in columns.iter_mut().enumerate() {
+            let typed = Typed::new(Expr::Column(at), column.of);
+            if column.of.base.is_object() {
+                column.of = Type::Text.into();
+                exprs.push(self.cast(typed, Type::Text.into(), Place::Explicit)?.expr);
+            } else {
+                exprs.push(typed.expr);
+            }
+        }
+        Ok(Query { node: Node::Project { input: Box::new(node), columns: exprs }, columns })
     }
 
     fn query_body(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
@@ -176,20 +195,20 @@ impl Binder<'_> {
         order: &[ast::OrderByExpr],
     ) -> Result<Query, SqlError> {
         let keeps_unknown = self.keeps_unknown;
-        let around = (self.aggregates.replace(Vec::new()), self.windows.replace(Vec::new()));
+        let around = (self.aggregates.replace(Vec::new()), self.behind.replace(Behind::default()));
         let named_windows = std::mem::take(&mut self.named_windows);
         let parts = self.list_parts(select, order);
-        let (aggregates, windows) = (self.aggregates.take(), self.windows.take());
-        (self.aggregates, self.windows) = around;
+        let (aggregates, windows) = (self.aggregates.take(), self.behind.take());
+        (self.aggregates, self.behind) = around;
         self.named_windows = named_windows;
-        let (aggregates, windows) = (aggregates.unwrap_or_default(), windows.unwrap_or_default());
+        let (mut aggregates, behind) = (aggregates.unwrap_or_default(), windows.unwrap_or_default());
+        let Behind { mut windows, mut sets } = behind;
         let ListParts { mut list, mut having, mut keys, mut distinct_on } = parts?;
         self.place = "GROUP BY";
-        let groups_around = (self.aggregates.take(), self.windows.take());
+        let groups_around = (self.aggregates.take(), self.behind.take());
         let groups = self.groups(&select.group_by, &list);
-        (self.aggregates, self.windows) = groups_around;
+        (self.aggregates, self.behind) = groups_around;
         let mut groups = groups?;
-        let (mut aggregates, mut windows) = (aggregates, windows);
         let is_grouped = !is_ungrouped(&select.group_by) || !aggregates.is_empty() || having.is_some();
         let mut node = input;
         if is_grouped {
@@ -197,6 +216,7 @@ impl Binder<'_> {
             let mut exprs: Vec<&mut Expr> = list.iter_mut().map(|(_, typed)| &mut typed.expr).collect();
             exprs.extend(having.iter_mut().chain(keys.iter_mut().map(|(expr, _)| expr)).chain(&mut distinct_on));
             exprs.extend(windows.iter_mut().flat_map(WindowCall::parts_mut));
+            exprs.extend(&mut sets);
             let determined = determined(exprs.iter().map(|expr| &**expr), &groups.common(), &scope);
             groups.extend(determined);
             exprs.into_iter().try_for_each(|expr| over_groups(expr, &groups.keys, &scope))?;
@@ -207,18 +227,8 @@ impl Binder<'_> {
         if let Some(condition) = having {
             node = Node::Filter { input: Box::new(node), condition };
         }
-        if !windows.is_empty() {
-            let columns;
-            (node, columns) = over_windows(node, windows);
-            let exprs = list.iter_mut().map(|(_, typed)| &mut typed.expr).chain(keys.iter_mut().map(|(expr, _)| expr));
-            for expr in exprs.chain(&mut distinct_on) {
-                expr.replace(&mut |it| {
-                    let Expr::Window(at) = it else { return Ok(false) };
-                    *it = Expr::Column(columns[*at]);
-                    Ok(true)
-                })?;
-            }
-        }
+        let exprs = list.iter_mut().map(|(_, typed)| &mut typed.expr).chain(keys.iter_mut().map(|(expr, _)| expr));
+        let node = behind_groups(node, Behind { windows, sets }, exprs.chain(&mut distinct_on))?;
         let mut columns = Vec::new();
         let mut exprs = Vec::new();
         for (name, typed) in list {
@@ -247,10 +257,10 @@ impl Binder<'_> {
         }
         let having = match &select.having {
             Some(having) => {
-                let windows = self.windows.take();
+                let windows = self.behind.take();
                 let place = std::mem::replace(&mut self.place, "HAVING");
                 let bound = self.condition(having, "HAVING");
-                (self.windows, self.place) = (windows, place);
+                (self.behind, self.place) = (windows, place);
                 Some(bound?)
             }
             None => None,
@@ -331,6 +341,38 @@ impl Binder<'_> {
         }
         Ok(self.expr(key)?.expr)
     }
+}
+
+/// The rows with windows and functions of several rows behind them, and expressions over these.
+fn behind_groups<'e>(
+    mut node: Node,
+    Behind { windows, mut sets }: Behind,
+    exprs: impl Iterator<Item = &'e mut Expr>,
+) -> Result<Node, SqlError> {
+    let mut columns = Vec::new();
+    if !windows.is_empty() {
+        (node, columns) = over_windows(node, windows);
+    }
+    let width = node.width();
+    let replace = |expr: &mut Expr| {
+        expr.replace(&mut |it| {
+            match it {
+                Expr::Window(at) => *it = Expr::Column(columns[*at]),
+                Expr::Set(at) => *it = Expr::Column(width + *at),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })
+    };
+    sets.iter_mut().try_for_each(replace)?;
+    for expr in exprs {
+        replace(expr)?;
+    }
+    if sets.is_empty() {
+        return Ok(node);
+    }
+    let calls = sets.into_iter().map(|call| (call, 1)).collect();
+    Ok(Node::Expand { input: Box::new(node), calls, has_numbers: false })
 }
 
 /// Which clauses are not known yet.
@@ -454,7 +496,17 @@ fn name_of(expr: &ast::Expr) -> String {
             Some(name) if name != "?column?" => name,
             _ => "case".to_owned(),
         },
+        ast::Expr::Array(_) => "array".to_owned(),
+        ast::Expr::CompoundFieldAccess { root, access_chain } => {
+            let mut names = access_chain.iter().filter_map(|it| match it {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(name)) => Some(folded(name)),
+                _ => None,
+            });
+            names.next_back().unwrap_or_else(|| name_of(root))
+        }
         ast::Expr::Extract { .. } => "extract".to_owned(),
+        ast::Expr::Overlay { .. } => "overlay".to_owned(),
+        ast::Expr::AtTimeZone { .. } => "timezone".to_owned(),
         ast::Expr::Position { .. } => "position".to_owned(),
         ast::Expr::Substring { .. } => "substring".to_owned(),
         ast::Expr::Trim { .. } => "btrim".to_owned(),

@@ -106,7 +106,7 @@ pub(crate) struct NamedWindow {
 /// The place of a window function in another window.
 const DEFINITION: &str = "window definitions";
 /// The place of a window function within another one.
-const NESTED: &str = "arguments of window functions";
+pub(super) const NESTED: &str = "arguments of window functions";
 
 fn windowing(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState("42P20"), message)
@@ -229,7 +229,7 @@ impl Binder<'_> {
         over: &ast::WindowType,
         bind: impl FnOnce(&mut Self) -> Result<(WindowFunction, Vec<Expr>, Type), SqlError>,
     ) -> Result<Typed, SqlError> {
-        let Some(mut so_far) = self.windows.take() else {
+        let Some(mut so_far) = self.behind.take() else {
             return Err(match self.place {
                 NESTED => windowing("window function calls cannot be nested"),
                 super::aggregates::NESTED => {
@@ -245,13 +245,13 @@ impl Binder<'_> {
         });
         let typed = bound.map(|(call, of)| {
             let shown = format!("{call:?}");
-            let at = so_far.iter().position(|own| format!("{own:?}") == shown).unwrap_or_else(|| {
-                so_far.push(call);
-                so_far.len() - 1
+            let at = so_far.windows.iter().position(|own| format!("{own:?}") == shown).unwrap_or_else(|| {
+                so_far.windows.push(call);
+                so_far.windows.len() - 1
             });
             Typed::new(Expr::Window(at), of)
         });
-        self.windows = Some(so_far);
+        self.behind = Some(so_far);
         typed
     }
 

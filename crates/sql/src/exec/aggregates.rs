@@ -48,6 +48,15 @@ pub(super) fn group_key(row: &[Datum<'_>]) -> Vec<u8> {
                 key.push(8);
                 key.extend(interval.span().to_le_bytes());
             }
+            Datum::Json(text) => sized(&mut key, 10, crate::json::equal_form(text).as_bytes()),
+            Datum::Array(array) => {
+                let items: Vec<_> = array.items().collect();
+                let dimensions: Vec<_> = array.dimensions().iter().flat_map(|it| [it.length, it.lower]).collect();
+                key.push(11);
+                key.extend((dimensions.len() as u64).to_le_bytes());
+                dimensions.iter().for_each(|it| key.extend(it.to_le_bytes()));
+                key.extend(group_key(&items));
+            }
             Datum::Uuid(uuid) => {
                 key.push(9);
                 key.extend(uuid);

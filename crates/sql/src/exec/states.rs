@@ -4,6 +4,7 @@ use hashbrown::HashSet;
 
 use super::aggregates::group_key;
 use super::{Rows, owned, sorts};
+use crate::arrays::{self, Array};
 use crate::bind::{Aggregate, AggregateKind, Regression};
 use crate::datum::{Datum, OwnedDatum};
 use crate::decimal::Decimal;
@@ -63,12 +64,24 @@ impl State {
 
     fn add(&mut self, aggregate: &Aggregate, values: &[Datum<'_>]) -> Result<(), SqlError> {
         let value = values[0];
-        if value.is_null() || aggregate.is_distinct && !self.more().seen.insert(group_key(values)) {
+        let takes_null = aggregate.kind.has_order() && aggregate.kind != AggregateKind::Join;
+        if value.is_null() && !takes_null || aggregate.is_distinct && !self.more().seen.insert(group_key(values)) {
             return Ok(());
         }
         match aggregate.kind {
             AggregateKind::Join => {
                 self.join(value, values[1]);
+                return Ok(());
+            }
+            AggregateKind::Gather | AggregateKind::JsonList { .. } => {
+                self.more().rows.push(owned(&values[..1]));
+                return Ok(());
+            }
+            AggregateKind::JsonObject { .. } => {
+                if value.is_null() {
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field name must not be null"));
+                }
+                self.more().rows.push(owned(&values[..2]));
                 return Ok(());
             }
             AggregateKind::Variance { .. } => return self.add_square(value),
@@ -183,6 +196,9 @@ impl State {
                 plain(Datum::Float(f64::from(sum as f32)))
             }
             (AggregateKind::Join, _) => self.joined(aggregate.result),
+            (AggregateKind::Gather | AggregateKind::JsonList { .. } | AggregateKind::JsonObject { .. }, _) => {
+                self.gathered(aggregate)?
+            }
             (AggregateKind::Variance { is_sample, is_root }, _) => plain(self.variance(is_sample, is_root)?),
             (AggregateKind::Regression(of), _) => plain(self.regression(of)),
             _ => self.value.clone(),
@@ -201,6 +217,44 @@ impl State {
             }
             _ => OwnedDatum::NULL,
         }
+    }
+
+    /// An array or JSON of all values; nothing of none.
+    fn gathered(&self, aggregate: &Aggregate) -> Result<OwnedDatum, SqlError> {
+        let Some(more) = self.more.as_ref().filter(|more| !more.rows.is_empty()) else { return Ok(OwnedDatum::NULL) };
+        let json = |datum: Datum<'_>| match datum {
+            Datum::Text(text) | Datum::Json(text) => text.to_owned(),
+            _ => "null".to_owned(),
+        };
+        let values = more.rows.iter().map(|row| row[0].get());
+        let (text, is_binary) = match aggregate.kind {
+            AggregateKind::JsonList { is_binary } => {
+                let is_row = |value: &Datum<'_>| matches!(value, Datum::Text(text) if text.starts_with('{'));
+                let between = if !is_binary && values.clone().any(|it| is_row(&it)) { ", \n " } else { ", " };
+                (format!("[{}]", values.map(json).collect::<Vec<_>>().join(between)), is_binary)
+            }
+            AggregateKind::JsonObject { is_binary } => {
+                let pairs = more.rows.iter().map(|row| {
+                    let mut pair = String::new();
+                    if let Datum::Text(key) = row[0].get() {
+                        crate::json::write_text(key, &mut pair);
+                    }
+                    format!("{pair} : {}", json(row[1].get()))
+                });
+                (format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", ")), is_binary)
+            }
+            _ => {
+                let items: Vec<_> = values.collect();
+                let arena = bumpalo::Bump::new();
+                let is_nested = matches!(items[0], Datum::Array(_));
+                let array = if is_nested { arrays::nested(&arena, &items)? } else { Array::list(&arena, &items) };
+                return Ok(array.owned());
+            }
+        };
+        if !is_binary {
+            return Ok(OwnedDatum::Text(text.into()));
+        }
+        Ok(OwnedDatum::Json(crate::json::parse(&text)?.normal()?.into()))
     }
 
     fn variance(&self, is_sample: bool, is_root: bool) -> Result<Datum<'static>, SqlError> {

@@ -66,10 +66,12 @@ pub(super) fn windows(
         arena.reset();
         let context = context.with_arena(&arena);
         let partition = window.partition.iter().map(|key| Ok(key.eval(row, &context)?.owned()));
-        let partition = partition.collect::<Result<_, SqlError>>()?;
+        let partition = partition.collect::<Result<Vec<_>, SqlError>>()?;
         let order = window.order.iter().map(|key| Ok(key.expr.eval(row, &context)?.owned()));
-        let order = order.collect::<Result<_, SqlError>>()?;
+        let order = order.collect::<Result<Vec<_>, SqlError>>()?;
         exec.keep(row)?;
+        exec.keep(&borrowed(&partition))?;
+        exec.keep(&borrowed(&order))?;
         rows.push(Row { partition, order, row: owned(row) });
         Ok(Flow::More)
     })?;
@@ -86,6 +88,10 @@ pub(super) fn windows(
         }
     }
     Ok(Flow::More)
+}
+
+fn borrowed(values: &[OwnedDatum]) -> Vec<Datum<'_>> {
+    values.iter().map(OwnedDatum::get).collect()
 }
 
 impl<'r> Partition<'r> {
@@ -353,7 +359,9 @@ impl<'r> Partition<'r> {
         if !is_longer {
             memory.state = State::default();
         }
-        for position in frame.positions().filter(|position| *position >= from) {
+        // What is new is a range, as one that grows leaves nothing out.
+        let new = Frame { rows: frame.rows.start.max(from)..frame.rows.end.max(from), ..frame.clone() };
+        for position in new.positions() {
             let row: Vec<_> = self.rows[position].row.iter().map(OwnedDatum::get).collect();
             step(aggregate, &mut memory.state, &row, context, exec)?;
         }
