@@ -165,6 +165,9 @@ pub(crate) fn of_stored(stored: Stored) -> Option<ColumnType> {
 
 /// Finds tables that a catalog does not have yet.
 pub(crate) trait Source: Send + Sync {
+    /// The names of the tables that SQL has made.
+    fn names(&self) -> Result<Vec<String>, SqlError>;
+
     fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError>;
 }
 
@@ -195,6 +198,22 @@ impl Catalog {
         let tables = self.tables.iter().filter(|(_, table)| stays(table));
         let tables = tables.map(|(name, table)| (name.clone(), table.clone())).collect();
         Self { tables, source: self.source.clone() }
+    }
+
+    /// All tables that SQL has made, or that were named, by their names.
+    pub(crate) fn all(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        let mut tables: std::collections::BTreeMap<_, _> =
+            self.tables.iter().map(|(name, table)| (name.clone(), table.clone())).collect();
+        if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {
+            for name in source.names()? {
+                if !tables.contains_key(&name)
+                    && let Some(table) = source.find(&name)?
+                {
+                    tables.insert(name, table);
+                }
+            }
+        }
+        Ok(tables.into_values().collect())
     }
 
     /// The table of this name, if there is one.

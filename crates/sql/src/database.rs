@@ -130,6 +130,10 @@ impl<P: Protocol> SqlDatabase<P> {
 }
 
 impl<P: Protocol> Source for SqlDatabase<P> {
+    fn names(&self) -> Result<Vec<String>, SqlError> {
+        Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.names())
+    }
+
     fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError> {
         let Some(table) = self.of_engine(name)? else { return Ok(None) };
         let known = match Definitions::find(&self.protocol)? {

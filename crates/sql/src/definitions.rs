@@ -102,6 +102,15 @@ impl<'d, P: Protocol> Definitions<'d, P> {
         Ok(fits(&description, table).then_some(description))
     }
 
+    /// The names of the tables of which something is known.
+    pub(crate) fn names(&self) -> Result<Vec<String>, SqlError> {
+        let outcome = self.run(&[&format!("SELECT name FROM {NAME}")], &[])?;
+        let name = |row: &Vec<crate::datum::OwnedDatum>| {
+            if let Datum::Text(name) = row[0].get() { Some(name.to_owned()) } else { None }
+        };
+        Ok(outcome.rows.iter().filter_map(name).collect())
+    }
+
     /// Writes what is known of a table, in the place of what was known of one of its name.
     pub(crate) fn write(&self, name: &str, description: &Description) -> Result<(), SqlError> {
         let text = serde_json::to_string(description)

@@ -83,5 +83,5 @@ fn along(position: usize, index: &Index, bounds: &[Bound<'_>]) -> Option<(Path, 
     } else {
         4 * equal.len() + usize::from(lower.is_some()) + usize::from(upper.is_some())
     };
-    Some((Path { index: position, equal, lower, upper }, score))
+    Some((Path { index: position, equal, lower, upper, is_backward: false }, score))
 }

@@ -68,8 +68,17 @@ impl Statement {
         let mut binder = Binder::new(catalog, parameters);
         let action = match statement {
             ast::Statement::Query(query) => {
-                let bound = binder.query(query)?;
+                let bound = binder.whole_query(query)?;
                 Action::Run(Plan::Query { node: bound.node, columns: bound.columns })
+            }
+            ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
+                crate::explain::check_options(options.as_deref().unwrap_or_default())?;
+                let inner = Self::bind(catalog, statement, parameters)?;
+                binder.parameters = inner.parameters;
+                let Action::Run(plan) = inner.action else {
+                    return Err(SqlError::unsupported("EXPLAIN of a statement without a plan"));
+                };
+                Action::Run(Plan::in_words(&plan))
             }
             ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),

@@ -31,16 +31,18 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
         (Type::Float8, _) => Stored::F64,
         (Type::Numeric, Bound::Digits(precision, scale)) if precision <= 18 => Stored::Decimal { scale },
         (Type::Numeric, Bound::Digits(_, scale)) => Stored::Decimal128 { scale },
-        (Type::Numeric, _) => return Err(SqlError::unsupported("a column of type numeric without precision")),
+        (Type::Numeric, _) => Stored::FixedBytes { bytes: 20 },
         (Type::Text | Type::Varchar | Type::Bpchar, bound) => {
             let characters = if let Bound::Length(length) = bound { length } else { u32::MAX };
             Stored::String { max: characters.saturating_mul(4).min(MAX_ROW_BYTES as u32) }
         }
-        (Type::Bytea, _) => Stored::Bytes { max: MAX_ROW_BYTES as u32 },
+        (Type::Json | Type::Jsonb, _) => Stored::String { max: MAX_ROW_BYTES as u32 },
+        (Type::Bytea | Type::Array(_), _) => Stored::Bytes { max: MAX_ROW_BYTES as u32 },
         (Type::Date, _) => Stored::Date,
         (Type::Timestamp | Type::Timestamptz, _) => Stored::Timestamp,
         (Type::Interval | Type::Uuid, _) => Stored::FixedBytes { bytes: 16 },
-        (Type::Unknown | Type::Void, _) => {
+        (of, _) if of.is_object() => return Err(SqlError::unsupported(format!("a column of type {of}"))),
+        (_, _) => {
             let message = format!("column has pseudo-type {}", of.base);
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
         }
@@ -174,7 +176,8 @@ impl Binder<'_> {
                 let message = format!("column \"{key}\" named in key does not exist");
                 SqlError::new(SqlState::UNDEFINED_COLUMN, message)
             };
-            columns.iter().position(|column| column.name == key).ok_or_else(missing)
+            let at = columns.iter().position(|column| column.name == key).ok_or_else(missing)?;
+            check_key(&columns[at]).map(|()| at)
         };
         let positions = |columns: &[Column], keys: &[String]| {
             keys.iter().map(|key| position(columns, key)).collect::<Result<Vec<_>, _>>()
@@ -289,6 +292,23 @@ fn index(columns: &[Column], name: String, at: Vec<usize>, orders: &[ColumnOrder
     IndexDefinition::new(name, at).with_orders(orders)
 }
 
+/// Bytes of a key have the order of the column's values, and are the same for equal ones.
+fn check_key(column: &Column) -> Result<(), SqlError> {
+    match column.of.base {
+        Type::Json => {
+            let message = "data type json has no default operator class for access method \"btree\"";
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+        }
+        Type::Numeric if column.of.bound == Bound::None => {
+            Err(SqlError::unsupported("a key of type numeric without precision"))
+        }
+        of @ (Type::Jsonb | Type::Array(_) | Type::Interval) => {
+            Err(SqlError::unsupported(format!("a key of type {of}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The name, with the first number that makes it free.
 fn free_name(catalog: &Catalog, name: &str) -> Result<String, SqlError> {
     let mut free = name.to_owned();
@@ -319,6 +339,7 @@ pub(crate) fn create_index(
         let position = table
             .column(&name)
             .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))?;
+        check_key(&table.columns[position])?;
         let descending = matches!(column.column.options.sort, Some(ast::OrderBySort::Desc));
         let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
         let nullable = table.columns[position].nullable;

@@ -9,7 +9,7 @@ use polychron_schema::{KeyScratch, Projection, RowBuffer, Value, build_row, set_
 
 use super::{Exec, Failure, Flow, Sink, projected, run};
 use crate::catalog::Table;
-use crate::codec::to_stored;
+use crate::codec::{ROOM, to_stored};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
@@ -107,7 +107,7 @@ fn existing(
 ) -> Result<Option<Row>, Failure> {
     let equal = table.indexes[index].columns.iter().map(|&column| Expr::Constant(row[column].clone())).collect();
     let columns = (0..table.columns.len()).collect();
-    let scan = Scan { table: table.clone(), columns, path: Path { index, equal, lower: None, upper: None } };
+    let scan = Scan { table: table.clone(), columns, path: Path { index, equal, ..Path::ALL } };
     Ok(gathered(&Node::Scan(scan), exec, context)?.pop())
 }
 
@@ -257,7 +257,7 @@ fn key_of(table: &Table, row: &[OwnedDatum]) -> Result<Vec<u8>, Failure> {
 }
 
 fn value_of(table: &Table, column: usize, datum: Datum<'_>) -> Result<Value, SqlError> {
-    let mut room = [0; 16];
+    let mut room = [0; ROOM];
     let of = table.layout.columns()[column].column_type;
     let out_of_range = || {
         let base = table.columns[column].of.base;

@@ -6,7 +6,9 @@ mod joins;
 mod scans;
 mod sets;
 mod sorts;
+mod states;
 mod subqueries;
+mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -134,7 +136,8 @@ impl<'t> Exec<'t> {
     /// Counts memory of a row that is kept, and tells how much it is.
     fn keep(&self, row: &[Datum<'_>]) -> Result<usize, Failure> {
         let of = |datum: &Datum<'_>| match datum {
-            Datum::Text(text) => text.len(),
+            Datum::Text(text) | Datum::Json(text) => text.len(),
+            Datum::Array(array) => array.bytes().len(),
             Datum::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
@@ -248,9 +251,11 @@ fn first_of(
             flow
         }
         Node::Join { .. } => joins::join(node, exec, context, out),
-        Node::Aggregate { input, groups, aggregates } => {
-            aggregates::aggregate(input, (groups, aggregates), exec, context, out)
+        Node::Aggregate { input, groups, sets, aggregates } => {
+            aggregates::aggregate(input, (groups, sets, aggregates), exec, context, out)
         }
+        Node::Expand { input, calls, has_numbers } => sets::expand(input, (calls, *has_numbers), exec, context, out),
+        Node::Window { input, window, calls } => windows::windows(input, (window, calls), exec, context, out),
         Node::Sort { input, keys } => sorts::sort(input, keys, most, exec, context, out),
         Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
         Node::Without { left, right, is_except, is_all } => {

@@ -3,12 +3,12 @@
 use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
-use polychron_engine::Scan as EngineScan;
+use polychron_engine::{Direction, Scan as EngineScan};
 use polychron_schema::{KeyScratch, Projection, RowRef, ValueRef};
 
 use super::{Exec, Failure, Flow, Sink};
 use crate::catalog::{Index, Table};
-use crate::codec::{from_stored, to_stored};
+use crate::codec::{ROOM, from_stored, to_stored};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::expr::Expr;
@@ -50,7 +50,7 @@ pub(super) fn scan(
     let mut arena = exec.take_arena();
     let range = range_of(scan, index, &context.with_arena(&arena))?;
     arena.reset();
-    let (mut lower, upper) = match range {
+    let (mut lower, mut upper) = match range {
         Range::Empty => return Ok(Flow::More),
         Range::Key(key) if scan.path.index == 0 => {
             let mut row = None;
@@ -70,6 +70,7 @@ pub(super) fn scan(
         arena.reset();
         match last {
             Bound::Unbounded => break,
+            last if scan.path.is_backward => upper = last,
             last => lower = last,
         }
         limit = (limit * 4).min(PIECES.1);
@@ -94,7 +95,7 @@ fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink
 /// The primary key that a path names; `None`: no row has it.
 fn point_key<'s>(scan: &Scan, context: &Context<'_>, scratch: &'s mut KeyScratch) -> Result<Option<&'s [u8]>, Failure> {
     let index = scan.table.primary();
-    let (mut rooms, mut values) = ([[0; 16]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
+    let (mut rooms, mut values) = ([[0; ROOM]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
     for (((part, column), room), value) in scan.path.equal.iter().zip(&index.columns).zip(&mut rooms).zip(&mut values) {
         let wanted = part.eval(&[], context)?;
         match to_stored(wanted, scan.table.layout.columns()[*column].column_type, room) {
@@ -121,6 +122,7 @@ fn piece(
         lower: lower.as_ref().map(Vec::as_slice),
         upper: upper.as_ref().map(Vec::as_slice),
         limit,
+        direction: if scan.path.is_backward { Direction::Backward } else { Direction::Forward },
         // The last row's key is made of it, so all of it is there.
         projection: Projection::ALL,
         ..EngineScan::all(scan.table.id)
@@ -210,7 +212,7 @@ fn behind(mut key: Vec<u8>) -> Bound<Vec<u8>> {
 /// The front of a key with these values, unless a column cannot hold one of them.
 fn encoded(table: &Table, index: &Index, values: &[Datum<'_>]) -> Option<Vec<u8>> {
     let mut scratch = KeyScratch::new();
-    let mut rooms = vec![[0; 16]; values.len()];
+    let mut rooms = vec![[0; ROOM]; values.len()];
     let stored = values.iter().zip(&index.columns).zip(&mut rooms);
     let stored =
         stored.map(|((value, column), room)| to_stored(*value, table.layout.columns()[*column].column_type, room));

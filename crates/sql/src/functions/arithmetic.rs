@@ -190,6 +190,13 @@ macro_rules! integer_operators {
                 }
                 Ok(Datum::Float(value.sqrt()))
             };
+            "sqrt"(Numeric) -> Numeric = |it, _| {
+                let value = decimal(it);
+                if value.units() < 0 {
+                    return Err(SqlError::new(SqlState("2201F"), "cannot take square root of a negative number"));
+                }
+                value.root().map(Datum::Numeric)
+            };
             "exp"(Float8) -> Float8 = |it, _| checked(float(it).exp(), Type::Float8, [float(it), 0.0], float(it).is_infinite());
             "ln"(Float8) -> Float8 = |it, _| logarithm(float(it), f64::ln);
             "div"(Numeric, Numeric) -> Numeric = |it, _| {

@@ -63,7 +63,7 @@ fn negated(span: Interval) -> Result<Interval, SqlError> {
     })
 }
 
-fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
+pub(crate) fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
     let bad = || overflow("interval");
     Ok(Interval {
         months: a.months.checked_add(b.months).ok_or_else(bad)?,
@@ -80,13 +80,20 @@ fn between(later: i64, earlier: i64) -> Result<Interval, SqlError> {
 }
 
 /// A span times a number: parts of months become days, and parts of days the rest.
-fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
+pub(crate) fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
     let fits = |value: f64, most: f64| if value.abs() <= most { Ok(value) } else { Err(overflow("interval")) };
     let months = fits(f64::from(span.months) * factor, i32::MAX.into())?;
     let days = f64::from(span.days) * factor + (months - months.trunc()) * 30.0;
     let days = fits((days * 1e6).round() / 1e6, i32::MAX.into())?;
     let micros = span.micros as f64 * factor + (days - days.trunc()) * DAY as f64;
     Ok(Interval { months: months as i32, days: days as i32, micros: fits(micros.round(), 9.2e18)? as i64 })
+}
+
+/// The year and the week of a day by ISO 8601: the first week has the year's first Thursday.
+pub(super) fn iso_week(days: i64) -> (i64, i64) {
+    let thursday = days - (days + 3).rem_euclid(7) + 3;
+    let (year, ..) = civil_from_days(thursday);
+    (year, (thursday - days_from_civil(year, 1, 1)) / 7 + 1)
 }
 
 /// What `extract` finds in a local timestamp, in millionths.
@@ -112,6 +119,14 @@ fn field(of: &str, local: i64, offset: i64) -> Result<f64, SqlError> {
         "century" if year > 0 => ((year + 99) / 100) as f64,
         "century" => -((100 - year) / 100) as f64,
         "decade" => year.div_euclid(10) as f64,
+        "millennium" if year > 0 => ((year + 999) / 1000) as f64,
+        "millennium" => -((1000 - year) / 1000) as f64,
+        "week" => iso_week(days).1 as f64,
+        "isoyear" => iso_week(days).0 as f64,
+        "julian" => (days + 2_440_588) as f64 + time as f64 / DAY as f64,
+        "timezone" => (offset / 1_000_000) as f64,
+        "timezone_hour" => (offset / 3_600_000_000) as f64,
+        "timezone_minute" => (offset / 60_000_000 % 60) as f64,
         _ => {
             let message = format!("unit \"{of}\" not recognized for type timestamp without time zone");
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));

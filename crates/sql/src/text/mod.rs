@@ -7,10 +7,12 @@ use std::fmt::Write;
 
 use bumpalo::Bump;
 
+use crate::arrays::{self, Array};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
+use crate::json;
 use crate::types::Type;
 
 pub(crate) use times::{Zone, days_from_civil, days_of_month};
@@ -70,7 +72,21 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         Type::Time => times::read_time(text, trimmed).map(Datum::Time),
         Type::Timestamp | Type::Timestamptz => times::read_timestamp(of, text, trimmed, context).map(Datum::Timestamp),
         Type::Interval => intervals::read(text, trimmed).map(Datum::Interval),
-        Type::Void => Ok(Datum::Null),
+        Type::Json => {
+            json::parse(text)?;
+            Ok(Datum::Text(context.arena.alloc_str(text)))
+        }
+        Type::Jsonb => Ok(Datum::Json(context.arena.alloc_str(&json::parse(text)?.normal()?))),
+        Type::Array(element) => {
+            let (dimensions, items) = arrays::read(text)?;
+            let read = |item: Option<String>| item.map_or(Ok(Datum::Null), |item| read(element.get(), &item, context));
+            let items = items.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            Ok(Array::datum(context.arena, &dimensions, items))
+        }
+        Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
+            read_integer(of, text, trimmed, 0, u32::MAX.into())
+        }
+        Type::Void | Type::AnyArray | Type::AnyElement => Ok(Datum::Null),
     }
 }
 
@@ -178,7 +194,12 @@ pub(crate) fn write(of: Type, datum: Datum<'_>, zone: &Zone, out: &mut String) {
             Ok(())
         }
         Datum::Numeric(value) => write!(out, "{value}"),
-        Datum::Text(text) => out.write_str(text),
+        Datum::Text(text) | Datum::Json(text) => out.write_str(text),
+        Datum::Array(array) => {
+            let element = of.element().unwrap_or(Type::Text);
+            arrays::write(array, out, &mut |item, out| write(element, item, zone, out));
+            Ok(())
+        }
         Datum::Bytes(bytes) => {
             out.push_str("\\x");
             bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))

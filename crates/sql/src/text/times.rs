@@ -33,6 +33,16 @@ impl Zone {
         }
     }
 
+    /// The zone that `AT TIME ZONE` names: a difference has the sign of POSIX there, which is that of what is to be added to local time.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let turned = match name.as_bytes().first()? {
+            b'+' => name.replacen('+', "-", 1),
+            b'-' => name.replacen('-', "+", 1),
+            _ => return Self::by_name(name),
+        };
+        read_zone(&turned)
+    }
+
     fn fixed(seconds: i32) -> Option<Self> {
         Offset::from_seconds(seconds).ok().map(|offset| Self(TimeZone::fixed(offset)))
     }
