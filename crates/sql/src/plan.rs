@@ -209,7 +209,11 @@ impl Scan {
                 equal.contains(&column)
                     || rest.next().is_some_and(|(position, own)| {
                         let is_ascending = index.is_ascending(equal.len() + position);
-                        *own == column && !self.table.columns[column].nullable && is_ascending != is_descending
+                        let is_sorted = index.is_comparable(&self.table, equal.len() + position);
+                        *own == column
+                            && is_sorted
+                            && !self.table.columns[column].nullable
+                            && is_ascending != is_descending
                     })
             })
     }
