@@ -1,7 +1,7 @@
 //! Transactions of several connections beside each other: what they have answered and left must be what some serial order of them answers and leaves.
 //!
-//! One thread takes the steps of the transactions in a drawn order. Those that ended with a conflict have happened not at all. Those that ended with
-//! another error have happened up to it, and left nothing: an error that no serial order answers was believed too early.
+//! One thread takes the steps of the transactions in a drawn order. What has conflicted, or was rolled back, is not to be believed, and neither is an error behind a
+//! savepoint. A transaction that ended with another error has happened up to it, and left nothing: an error that no serial order answers was believed too early.
 
 use crate::answer::{Answer, System};
 use crate::draw::Draw;
@@ -65,11 +65,17 @@ impl Play {
                 runs[at] = None;
             } else if step > transaction.statements.len() {
                 run.is_committed = transaction.commits && answer.code().is_none();
+                if !run.is_committed {
+                    runs[at] = None;
+                }
             } else if step > 0 {
                 let has_failed = answer.code().is_some();
                 run.answers.push((text.to_owned(), answer));
                 if has_failed && !transaction.statements[step..].iter().any(|it| it.starts_with("ROLLBACK TO")) {
                     connection.run("ROLLBACK");
+                    if transaction.statements[..step].iter().any(|it| it.starts_with("SAVEPOINT")) {
+                        runs[at] = None;
+                    }
                     next[at] = usize::MAX - 64;
                 }
             }
