@@ -259,7 +259,8 @@ mod tests {
     #[test]
     fn bytes_and_uuids() {
         check(Type::Bytea, &[("\\xDEad", "\\xdead"), ("a\\\\b\\001", "\\x615c6201"), ("", "\\x")]);
-        refused(Type::Bytea, &["\\x1", "\\xg0", "\\9"], SqlState::INVALID_TEXT_REPRESENTATION);
+        refused(Type::Bytea, &["\\x1", "\\xg0"], SqlState::INVALID_PARAMETER_VALUE);
+        refused(Type::Bytea, &["\\9"], SqlState::INVALID_TEXT_REPRESENTATION);
         let uuid = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
         check(Type::Uuid, &[(uuid, uuid), ("{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", uuid)]);
         refused(
