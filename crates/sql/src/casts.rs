@@ -340,7 +340,8 @@ fn decimal_of<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
     Decimal::from_float(value).unwrap_or_else(unsupported).map(Datum::Numeric)
 }
 
-fn midnight(datum: Datum<'_>) -> Result<i64, SqlError> {
+/// The beginning of a date as a local timestamp.
+pub(crate) fn midnight(datum: Datum<'_>) -> Result<i64, SqlError> {
     match datum {
         Datum::Date(i32::MAX) => Ok(i64::MAX),
         Datum::Date(i32::MIN) => Ok(i64::MIN),

@@ -67,6 +67,11 @@ pub(crate) struct Table {
 }
 
 impl Index {
+    /// Whether its keys are sorted, and equal, as the values of the column at this position are. Spans of time are stored in parts.
+    pub(crate) fn is_comparable(&self, table: &Table, position: usize) -> bool {
+        table.columns[self.columns[position]].of.base != Type::Interval
+    }
+
     /// Whether the column at this position of the key rises.
     pub(crate) fn is_ascending(&self, position: usize) -> bool {
         !self.orders.get(position).copied().unwrap_or_default().descending

@@ -336,7 +336,10 @@ fn extreme<'a>(
     let mut best = Datum::Null;
     for part in of {
         let value = part.eval(row, context)?;
-        let is_better = !value.is_null() && (best.is_null() || value.compare(best).is_gt() == is_greatest);
+        let order = value.compare(best);
+        // Of those that are equal the first one counts.
+        let is_beyond = if is_greatest { order.is_gt() } else { order.is_lt() };
+        let is_better = !value.is_null() && (best.is_null() || is_beyond);
         if is_better {
             best = value;
         }

@@ -272,6 +272,7 @@ impl Scan {
                         let nulls_first = !index.orders.get(position).copied().unwrap_or_default().nulls_last;
                         let has_nulls = self.table.columns[column].nullable;
                         *own == column
+                            && index.is_comparable(&self.table, position)
                             && index.is_ascending(position) != key.is_descending
                             && (!has_nulls || nulls_first == key.nulls_first)
                     })

@@ -35,7 +35,12 @@ impl Binder<'_> {
 
     pub(super) fn exists(&mut self, query: &ast::Query, negated: bool) -> Result<Typed, SqlError> {
         let bound = self.inner_query(query)?;
-        let exists = self.asked(bound.node, Question::Exists);
+        // What the rows are does not matter, and is not computed.
+        let node = match bound.node {
+            Node::Project { input, .. } => *input,
+            node => node,
+        };
+        let exists = self.asked(node, Question::Exists);
         Ok(Typed::new(if negated { not(exists) } else { exists }, Type::Bool))
     }
 

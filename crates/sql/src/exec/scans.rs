@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::datum::Datum;
 use crate::expr::Expr;
 use crate::plan::Scan;
+use crate::types::Type;
 
 /// Rows of the first piece, so that a few are cheap, and of the largest one.
 const PIECES: (usize, usize) = (16, 1024);
@@ -179,10 +180,14 @@ fn range_of(scan: &Scan, index: &Index, context: &Context<'_>) -> Result<Range, 
         Ok(encoded(&scan.table, index, &whole).map_or(End::Open, |key| End::At(key, *is_included)))
     };
     let (lower, upper) = (bound(scan.path.lower.as_ref())?, bound(scan.path.upper.as_ref())?);
+    let next = index.columns.get(prefix.len()).map(|column| scan.table.columns[*column].of.base);
+    let has_texts = matches!(next, Some(Type::Text | Type::Varchar | Type::Bpchar | Type::Bytea));
     // NULL comes before the values or behind them, and the condition is tested again.
     let lower = match lower {
         End::Nowhere => return Ok(Range::Empty),
         End::At(key, true) => Bound::Included(key),
+        // The keys of longer texts may begin with this one's.
+        End::At(key, false) if has_texts => Bound::Included(key),
         End::At(key, false) => behind(key),
         End::Open if prefix.is_empty() => Bound::Unbounded,
         End::Open => Bound::Included(key.clone()),

@@ -138,6 +138,7 @@ macro_rules! integer_operators {
             "%"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int2) };
             "%"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int4) };
             "%"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int8) };
+            "mod"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int2) };
             "mod"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int4) };
             "mod"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int8) };
             "-"(Int2) -> Int2 = |it, _| in_range(-integer(it), Type::Int2);
@@ -149,8 +150,10 @@ macro_rules! integer_operators {
             "abs"(Int2) -> Int2 = |it, _| in_range(integer(it).abs(), Type::Int2);
             "abs"(Int4) -> Int4 = |it, _| in_range(integer(it).abs(), Type::Int4);
             "abs"(Int8) -> Int8 = |it, _| in_range(integer(it).abs(), Type::Int8);
+            "&"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int2) };
             "&"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int4) };
             "&"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int8) };
+            "|"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int2) };
             "|"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int4) };
             "|"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int8) };
             "+"(Float4, Float4) -> Float4 = |it, _| add_floats(it, Type::Float4);

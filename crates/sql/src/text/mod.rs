@@ -15,7 +15,7 @@ use crate::error::{SqlError, SqlState};
 use crate::json;
 use crate::types::Type;
 
-pub(crate) use times::{Zone, days_from_civil, days_of_month};
+pub(crate) use times::{DATES, TIMESTAMPS, Zone, days_from_civil, days_of_month};
 pub(crate) use times::{civil_from_days, from_local, to_local};
 
 /// Microseconds of a day.
@@ -131,14 +131,15 @@ fn read_float(of: Type, text: &str, trimmed: &str) -> Result<f64, SqlError> {
 
 fn read_bytes<'a>(text: &str, arena: &'a Bump) -> Result<&'a [u8], SqlError> {
     let bad = |what: &str| Err(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, what.to_owned()));
+    let bad_hex = |what: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, what));
     let mut bytes = bumpalo::collections::Vec::with_capacity_in(text.len(), arena);
     if let Some(hex) = text.strip_prefix("\\x") {
         let digits: Vec<char> = hex.chars().filter(|it| !it.is_ascii_whitespace()).collect();
         if let Some(odd) = digits.iter().find(|digit| !digit.is_ascii_hexdigit()) {
-            return bad(&format!("invalid hexadecimal digit: \"{odd}\""));
+            return bad_hex(format!("invalid hexadecimal digit: \"{odd}\""));
         }
         if digits.len() % 2 == 1 {
-            return bad("invalid hexadecimal data: odd number of digits");
+            return bad_hex("invalid hexadecimal data: odd number of digits".to_owned());
         }
         let value = |digit: char| digit.to_digit(16).unwrap_or_default() as u8;
         bytes.extend(digits.chunks(2).map(|pair| value(pair[0]) << 4 | value(pair[1])));
@@ -279,7 +280,8 @@ mod tests {
     #[test]
     fn bytes_and_uuids() {
         check(Type::Bytea, &[("\\xDEad", "\\xdead"), ("a\\\\b\\001", "\\x615c6201"), ("", "\\x")]);
-        refused(Type::Bytea, &["\\x1", "\\xg0", "\\9"], SqlState::INVALID_TEXT_REPRESENTATION);
+        refused(Type::Bytea, &["\\x1", "\\xg0"], SqlState::INVALID_PARAMETER_VALUE);
+        refused(Type::Bytea, &["\\9"], SqlState::INVALID_TEXT_REPRESENTATION);
         let uuid = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
         check(Type::Uuid, &[(uuid, uuid), ("{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", uuid)]);
         refused(

@@ -11,10 +11,10 @@ use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
 /// 4714-11-24 BC and 5874897-12-31, the first and the last date of PostgreSQL.
-const DATES: std::ops::RangeInclusive<i64> = -2_440_588..=2_145_031_948;
+pub(crate) const DATES: std::ops::RangeInclusive<i64> = -2_440_588..=2_145_042_905;
 
 /// The same of timestamps: 4714-11-24 BC to what 64 bits hold, in the year 294247, 29 years before the end of those of PostgreSQL.
-const TIMESTAMPS: std::ops::Range<i64> = -210_866_803_200_000_000..i64::MAX;
+pub(crate) const TIMESTAMPS: std::ops::Range<i64> = -210_866_803_200_000_000..i64::MAX;
 
 /// A zone of the IANA table, or a fixed difference from UTC.
 #[derive(Clone, Debug)]
