@@ -6,6 +6,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::functions::{Eval, Function};
 use crate::plan::Subquery;
+use crate::sequences::Drawing;
 use crate::types::{ColumnType, Type};
 
 /// An expression over a row.
@@ -55,6 +56,8 @@ pub(crate) enum Expr {
         list: Box<[Expr]>,
     },
     Subquery(Box<Subquery>),
+    /// A number of a sequence.
+    Drawn(Drawing, Box<[Expr]>),
 }
 
 /// An expression and its type.
@@ -150,6 +153,10 @@ impl Expr {
             Self::Extreme { is_greatest, of } => extreme(*is_greatest, of, row, context),
             Self::Any { eval, needs_all, value, list } => any(*eval, *needs_all, (value, list), row, context),
             Self::Subquery(subquery) => subquery.answer(row, context),
+            Self::Drawn(drawing, arguments) => {
+                let values = arguments.iter().map(|argument| argument.eval(row, context));
+                drawing.answer(&values.collect::<Result<Vec<_>, _>>()?)
+            }
         }
     }
 
@@ -165,6 +172,7 @@ impl Expr {
         match self {
             Self::Constant(_) | Self::Parameter(_) | Self::Column(_) | Self::Outer { .. } | Self::Aggregate(_) => {}
             Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => each(parts),
+            Self::Drawn(_, parts) => each(parts),
             Self::Extreme { of, .. } => each(of),
             Self::Cast(_, inner) | Self::Bounded(_, _, inner) | Self::Not(inner) | Self::IsNull(inner) => {
                 inner.walk(visit)
@@ -201,9 +209,11 @@ impl Expr {
             Self::Constant(_) | Self::Parameter(_) | Self::Column(_) | Self::Outer { .. } | Self::Aggregate(_) => {
                 Ok(())
             }
-            Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => {
-                parts.iter_mut().try_for_each(|part| part.replace(replace))
-            }
+            Self::Call(_, parts)
+            | Self::And(parts)
+            | Self::Or(parts)
+            | Self::Coalesce(parts)
+            | Self::Drawn(_, parts) => parts.iter_mut().try_for_each(|part| part.replace(replace)),
             Self::Extreme { of, .. } => of.iter_mut().try_for_each(|part| part.replace(replace)),
             Self::Cast(_, inner) | Self::Bounded(_, _, inner) | Self::Not(inner) | Self::IsNull(inner) => {
                 inner.replace(replace)
@@ -231,7 +241,7 @@ impl Expr {
     /// Whether it looks at no row: its value is known before any row is.
     pub(crate) fn is_known(&self) -> bool {
         let mut is_known = true;
-        self.walk(&mut |it| is_known &= !matches!(it, Self::Column(_) | Self::Aggregate(_)));
+        self.walk(&mut |it| is_known &= !matches!(it, Self::Column(_) | Self::Aggregate(_) | Self::Drawn(..)));
         is_known
     }
 }

@@ -7,6 +7,8 @@
 //! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
+mod script;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -18,9 +20,12 @@ use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive};
 use crate::control::Modes;
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
+use crate::exec::foreign_keys::run_deferred;
 use crate::outcome::Outcome;
 use crate::statement::{Planned, answer};
 use crate::text::Zone;
+
+use script::{Drawn, Mark, Script};
 
 /// Keeps the worker while no transaction has it.
 struct Home<W>(Rc<RefCell<Option<Box<W>>>>);
@@ -36,7 +41,7 @@ struct Block<W: Interactive + 'static> {
     /// `None`: it is rolled back, because of an error.
     transaction: Option<Open<'static, W, Home<W>>>,
     /// In the order in which they were set; a later one hides those of its name.
-    savepoints: Vec<(String, Savepoint)>,
+    savepoints: Vec<(String, Savepoint, Mark)>,
     /// Statements are refused.
     has_failed: bool,
     /// It began with BEGIN, and not with a statement of a text of several.
@@ -44,6 +49,7 @@ struct Block<W: Interactive + 'static> {
     is_read_only: bool,
     /// When it began.
     now: i64,
+    script: Script,
 }
 
 /// The worker of a connection, and its transaction.
@@ -51,6 +57,9 @@ pub(crate) struct Session<W: Interactive + 'static> {
     worker: Rc<RefCell<Option<Box<W>>>>,
     answers: Answers,
     block: Option<Block<W>>,
+    /// What the latest transaction has defined that has ended, and whether it has committed.
+    ended: Option<(Script, bool)>,
+    drawn: Drawn,
 }
 
 /// What a transaction of statements ends with.
@@ -84,7 +93,13 @@ const AT_HOME: &str = "a transaction gives the worker back when it ends";
 
 impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn new(worker: W, answers: Answers) -> Self {
-        Self { worker: Rc::new(RefCell::new(Some(Box::new(worker)))), answers, block: None }
+        let worker = Rc::new(RefCell::new(Some(Box::new(worker))));
+        Self { worker, answers, block: None, ended: None, drawn: Drawn::default() }
+    }
+
+    /// What the connection knows of sequences.
+    pub(crate) fn drawn(&self) -> &Drawn {
+        &self.drawn
     }
 
     /// Whether a transaction is open, or has failed and was not ended.
@@ -113,10 +128,10 @@ impl<W: Interactive + 'static> Session<W> {
             let worker = self.worker.borrow_mut().take().expect(AT_HOME);
             let begun = Open::own(worker, Home(self.worker.clone()), &self.answers, Mode::ReadWrite);
             let transaction = Some(begun.map_err(SqlError::of_engine)?);
-            let savepoints = Vec::new();
-            let block =
-                Block { transaction, savepoints, has_failed: false, is_explicit, is_read_only: false, now: now() };
-            self.block = Some(block);
+            let (savepoints, script, now) = (Vec::new(), Script::default(), now());
+            let (has_failed, is_read_only) = (false, false);
+            self.block = Some(Block { transaction, savepoints, has_failed, is_explicit, is_read_only, now, script });
+            self.drawn.begin();
         }
         self.set(modes);
         Ok(())
@@ -132,24 +147,34 @@ impl<W: Interactive + 'static> Session<W> {
     /// Commits the transaction, and tells whether it has: one that has failed is rolled back.
     pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
         let Some(block) = self.block.take() else { return Ok(true) };
-        match block.transaction {
+        let ended = match block.transaction {
             Some(transaction) if !block.has_failed => transaction.commit().map_err(SqlError::of_engine).map(|()| true),
             _ => Ok(false),
-        }
+        };
+        self.ended = Some((block.script, matches!(ended, Ok(true))));
+        ended
     }
 
     /// Rolls the transaction back.
     pub(crate) fn roll_back(&mut self) {
-        if let Some(transaction) = self.block.take().and_then(|block| block.transaction) {
+        let Some(block) = self.block.take() else { return };
+        if let Some(transaction) = block.transaction {
             transaction.rollback();
         }
+        self.ended = Some((block.script, false));
     }
 
     /// Runs a plan in the open transaction.
     pub(crate) fn run(&mut self, planned: Planned<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
         let block = self.block.as_mut().expect("a transaction is open");
         let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-        answer(planned, transaction, zone, block.now).map_err(|failure| self.fail(failure))
+        match answer(planned, transaction, zone, block.now) {
+            Ok(outcome) => {
+                block.script.push(planned, &outcome);
+                Ok(outcome)
+            }
+            Err(failure) => Err(self.fail(failure)),
+        }
     }
 
     /// Runs plans in a transaction of their own, until it commits. What they have answered is told also where a later one of them has failed: `last` is the
@@ -166,8 +191,12 @@ impl<W: Interactive + 'static> Session<W> {
         let worker = home.as_deref_mut().expect(AT_HOME);
         let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
             outcomes.clear();
+            self.drawn.begin();
             for planned in plans {
                 outcomes.push(answer(*planned, transaction, zone, now)?);
+            }
+            if last.is_none() {
+                run_deferred(self.drawn.take_deferred(), transaction, (zone, now))?;
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         });
@@ -191,7 +220,7 @@ impl<W: Interactive + 'static> Session<W> {
         let keeps = block.is_explicit && !block.savepoints.is_empty() && !is_lost;
         let ended = if keeps { None } else { block.transaction.take() };
         if !block.is_explicit {
-            self.block = None;
+            self.ended = self.block.take().map(|block| (block.script, false));
         }
         let is_consistent = ended.is_none_or(|transaction| transaction.rollback());
         if is_consistent { error_of(failure) } else { SqlError::of_engine(self.conflict()) }
@@ -211,7 +240,7 @@ impl<W: Interactive + 'static> Session<W> {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
         let savepoint = transaction.savepoint();
-        block.savepoints.push((name, savepoint));
+        block.savepoints.push((name, savepoint, block.script.mark(self.drawn.deferred_count())));
     }
 
     /// Forgets a savepoint, and those that were set later.
@@ -234,6 +263,8 @@ impl<W: Interactive + 'static> Session<W> {
         match transaction.roll_back_to(block.savepoints[position].1) {
             Ok(()) => {
                 block.has_failed = false;
+                let mark = block.savepoints[position].2.clone();
+                block.script.return_to(&mark, &self.drawn);
                 Ok(())
             }
             Err(error) => {
@@ -245,7 +276,7 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     fn find_savepoint(&mut self, name: &str) -> Result<usize, SqlError> {
-        let found = self.block.as_ref().and_then(|block| block.savepoints.iter().rposition(|(it, _)| it == name));
+        let found = self.block.as_ref().and_then(|block| block.savepoints.iter().rposition(|(it, ..)| it == name));
         found.ok_or_else(|| {
             let message = format!("savepoint \"{name}\" does not exist");
             self.fail(SqlError::new(SqlState::INVALID_SAVEPOINT, message).into())

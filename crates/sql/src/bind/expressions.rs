@@ -428,6 +428,9 @@ impl Binder<'_> {
             let message = format!("{name} is not an aggregate function");
             return Err(SqlError::new(SqlState("42809"), message));
         }
+        if let Some(found) = self.sequence_function(&name, &expressions)? {
+            return Ok(found);
+        }
         let mut arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
         match name.as_str() {
             "coalesce" => {
