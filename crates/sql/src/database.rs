@@ -1,8 +1,8 @@
 //! A database as SQL has it: its tables, and their definitions.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use polychron_base::TableId;
 use polychron_base::clock::{Duration, SystemTime, calendar_time};
 use polychron_engine::Protocol;
@@ -26,6 +26,8 @@ pub struct SqlDatabase<P: Protocol> {
     pub(crate) gates: Gates,
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
+    /// What names stand for that transactions have defined which have not ended. Who reads their rows may make those transactions conflict.
+    pending: Mutex<HashMap<String, Option<Object>>>,
     /// The last number that a sequence or a table was given.
     last_number: Mutex<i64>,
     this: Weak<Self>,
@@ -42,8 +44,8 @@ impl<P: Protocol> SqlDatabase<P> {
     pub fn open(protocol: Arc<P>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let catalog = RwLock::new(Arc::new(Catalog::of(this.clone())));
-            let (gates, made, last_number) = (Gates::default(), Mutex::default(), Mutex::default());
-            Self { protocol, catalog, gates, made, last_number, this: this.clone() }
+            let (gates, made, pending, last_number) = Default::default();
+            Self { protocol, catalog, gates, made, pending, last_number, this: this.clone() }
         })
     }
 
@@ -185,6 +187,21 @@ impl<P: Protocol> SqlDatabase<P> {
         }
     }
 
+    fn pending(&self) -> MutexGuard<'_, HashMap<String, Option<Object>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transaction is about to change what a name stands for, and others go on with what it stood for.
+    pub(crate) fn note_pending(&self, name: &str, before: Option<Object>) {
+        self.pending().entry(name.to_owned()).or_insert(before);
+    }
+
+    /// The transaction that has changed what these names stand for has ended.
+    pub(crate) fn forget_pending<'n>(&self, names: impl Iterator<Item = &'n String>) {
+        let mut pending = self.pending();
+        names.for_each(|name| drop(pending.remove(name)));
+    }
+
     /// A table as the engine alone knows it; one that a transaction has made is there for that alone.
     fn of_engine(&self, name: &str, is_own: bool) -> Result<Option<Table>, SqlError> {
         let storage = self.protocol.storage();
@@ -243,6 +260,9 @@ impl<P: Protocol> SqlDatabase<P> {
 
 impl<P: Protocol> Source for SqlDatabase<P> {
     fn find(&self, name: &str) -> Result<Option<Object>, SqlError> {
+        if let Some(before) = self.pending().get(name) {
+            return Ok(before.clone());
+        }
         let known = match Definitions::find(&self.protocol)? {
             Some(definitions) => definitions.read(name)?,
             None => None,

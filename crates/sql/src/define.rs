@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::control::Modes;
 use crate::definitions::{Definitions, Kept};
 use crate::error::{SqlError, SqlState};
-use crate::outcome::Outcome;
+use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
 use crate::statement::{Action, Definition, NewObject, Statement};
 use crate::types::Type;
@@ -34,6 +34,9 @@ fn of_copy(error: SqlError) -> SqlError {
     };
     SqlError::new(error.state(), message)
 }
+
+/// Tables by their names, and what fills them.
+type Made = (Vec<(String, Object)>, Vec<Plan>);
 
 impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// The objects as the session sees them, with what its transaction has defined.
@@ -104,6 +107,11 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             ("constraints", [names @ .., how]) if how == "deferred" || how == "immediate" => {
                 let names: &[_] = if names == ["all"] { &[] } else { names };
                 self.session.drawn().set_deferred(names, how == "deferred");
+                if !self.session.is_explicit() {
+                    let message = "SET CONSTRAINTS can only be used in transaction blocks";
+                    let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
+                    return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
+                }
                 let checked = if how == "immediate" { self.session.check_deferred(&self.zone) } else { Ok(()) };
                 Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
             }
@@ -137,7 +145,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.session.resume(&self.zone)?;
         let (made, copies) = made?;
         if let Some(script) = self.session.script() {
-            script.made.extend(made.iter().map(|(_, object)| object.table().map(|table| table.id)).flatten());
+            script.made.extend(made.iter().filter_map(|(_, object)| object.table().map(|table| table.id)));
         }
         let mut steps = Vec::new();
         let changed = definition.objects.iter().map(|(name, object)| (name.clone(), self.object(name, object.clone())));
@@ -148,6 +156,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         }
         for (name, object) in changed {
             let before = self.database.catalog().known(&name);
+            self.database.note_pending(&name, before.clone());
             self.session.change(&name, before, object);
         }
         for copy in copies {
@@ -172,7 +181,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     /// Has the engine make the tables, and answers them with what their first rows come from.
-    fn make_tables(&mut self, definition: &mut Definition) -> Result<(Vec<(String, Object)>, Vec<Plan>), SqlError> {
+    fn make_tables(&mut self, definition: &mut Definition) -> Result<Made, SqlError> {
         Definitions::make(&self.database.protocol)?;
         let (mut made, mut copies) = (Vec::new(), Vec::new());
         for NewTable { name, definition, mut description, source } in definition.tables.drain(..) {
@@ -200,14 +209,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// Makes what a transaction that has ended has defined known to all, or nobody, and opens what it had closed.
     pub(crate) fn settle(&mut self) {
         if let Some((script, has_committed)) = self.session.take_ended()
-            && !(script.changes.is_empty() && script.made.is_empty())
+            && !(script.before.is_empty() && script.made.is_empty())
         {
             let nothing = crate::catalog::Changes::new();
             let (changes, before) =
                 if has_committed { (&script.changes, &script.before) } else { (&nothing, &nothing) };
             self.database.publish(&script.made, changes, before);
+            self.database.forget_pending(script.before.keys());
         }
         if !self.session.is_open() {
+            for sequence in self.session.drawn().take_unsaved() {
+                // What is not stored now is stored with the next number.
+                let _ = sequence.save();
+            }
             self.database.open_again(&self.slot);
             self.slot.clear();
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use polychron_base::Error;
+use polychron_schema::EvolutionError;
 
 /// A code of five characters, as the appendix "PostgreSQL Error Codes" of its manual lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -137,6 +138,8 @@ impl SqlError {
             Error::Duplicate(_) => SqlState::UNIQUE_VIOLATION,
             Error::NameTaken(_) => SqlState::DUPLICATE_TABLE,
             Error::NoSuchTable(_) => SqlState::UNDEFINED_TABLE,
+            // Another one has come in its place.
+            Error::Other(other) if other.downcast_ref::<EvolutionError>().is_some() => SqlState::UNDEFINED_TABLE,
             Error::Definition(_) => SqlState::INVALID_TABLE_DEFINITION,
             Error::OutOfMemory(_) => SqlState::OUT_OF_MEMORY,
             Error::TimedOut(_) | Error::Cancelled => SqlState::QUERY_CANCELED,

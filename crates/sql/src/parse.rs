@@ -81,12 +81,10 @@ fn with_constraints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             && is_word(&tokens[second], "constraints")
         {
             let as_text = |token: &mut TokenWithSpan| token.token = Token::SingleQuotedString(token.token.to_string());
-            for at in second + 1..end {
-                if is_word(&tokens[at], "all") || is_word(&tokens[at], "deferred") || is_word(&tokens[at], "immediate")
-                {
-                    as_text(&mut tokens[at]);
-                }
-            }
+            let words = ["all", "deferred", "immediate"];
+            let texts =
+                tokens[second + 1..end].iter_mut().filter(|token| words.iter().any(|word| is_word(token, word)));
+            texts.for_each(as_text);
             if let Some(last) =
                 (second + 1..end).rev().find(|&at| matches!(tokens[at].token, Token::SingleQuotedString(_)))
             {

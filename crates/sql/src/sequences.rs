@@ -59,6 +59,8 @@ struct State {
     granted: Option<i64>,
     /// The same as the database has it: another one where the sequence has begun again.
     stored: Option<i64>,
+    /// The database does not know it yet: the protocol runs no other transaction beside the one that was open.
+    is_unsaved: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -92,7 +94,7 @@ pub(crate) fn greatest_of(of: Type) -> i64 {
 
 impl Sequence {
     pub(crate) fn new(name: &str, definition: SequenceDefinition, source: Option<Weak<dyn Source>>) -> Self {
-        let state = State { source, is_known: false, last: None, granted: None, stored: None };
+        let state = State { source, is_known: false, last: None, granted: None, stored: None, is_unsaved: false };
         Self { name: name.to_owned(), definition, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -123,11 +125,17 @@ impl Sequence {
         (i128::from(self.definition.least)..=i128::from(self.definition.greatest)).contains(&number)
     }
 
+    /// Finds out where it is, before a transaction asks.
+    pub(crate) fn find(&self) -> Result<(), SqlError> {
+        self.state().map(drop)
+    }
+
     /// Asks the database for numbers before they are needed, where fewer than half a block are left.
     pub(crate) fn prepare(&self, block: i128) -> Result<(), SqlError> {
         let mut state = self.state()?;
-        let half = self.behind(state.last, block / 2);
-        if self.is_within(half) && !self.is_granted(&state, half) {
+        let bounds = (self.definition.least.into(), self.definition.greatest.into());
+        let half = self.behind(state.last, block / 2).clamp(bounds.0, bounds.1);
+        if !self.is_granted(&state, half) {
             self.grant(&mut state, half, block / 2)?;
         }
         Ok(())
@@ -148,15 +156,35 @@ impl Sequence {
 
     fn move_to(&self, state: &mut State, last: i64) -> Result<bool, SqlError> {
         let granted = match state.source.as_ref().and_then(Weak::upgrade) {
-            Some(source) => source.grant(self.definition.number, state.stored, last)?,
-            None => Some(last),
+            Some(source) => source.grant(self.definition.number, state.stored, last),
+            None => Ok(Some(last)),
         };
+        if granted.as_ref().is_err_and(SqlError::is_from_inside) {
+            // Nobody else runs meanwhile, and the connection has it stored before it answers that its transaction has ended.
+            (state.granted, state.is_unsaved) = (Some(last), true);
+            return Ok(true);
+        }
+        let granted = granted?;
+        state.is_unsaved = false;
         let is_ours = granted == Some(last);
         if !is_ours {
             state.last = granted;
         }
         (state.granted, state.stored) = (granted, granted);
         Ok(is_ours)
+    }
+
+    /// Stores what could not be stored while a transaction was open.
+    pub(crate) fn save(&self) -> Result<(), SqlError> {
+        let mut state = self.state()?;
+        match state.granted.filter(|_| state.is_unsaved) {
+            Some(granted) => self.move_to(&mut state, granted).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn is_unsaved(&self) -> bool {
+        self.state().is_ok_and(|state| state.is_unsaved)
     }
 
     /// The next number, and how many more come behind it, as many as `count` at most.
@@ -220,6 +248,8 @@ struct DrawnInner {
     /// The numbers that the transaction was given, and how many of them it was given again since it was begun anew.
     given: Vec<i64>,
     again: usize,
+    /// Sequences that are to be stored when the transaction has ended.
+    unsaved: Vec<Arc<Sequence>>,
     /// What is to be looked at before the transaction commits.
     deferred: Vec<Check>,
     /// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
@@ -247,6 +277,17 @@ impl Drawn {
         let inner = self.inner();
         let said = inner.named_deferred.get(&key.name).copied().or(inner.all_deferred);
         key.deferrable && said.unwrap_or(key.deferred)
+    }
+
+    /// Sequences that are to be stored now.
+    pub(crate) fn take_unsaved(&self) -> Vec<Arc<Sequence>> {
+        std::mem::take(&mut self.inner().unsaved)
+    }
+
+    fn note_unsaved(&self, sequence: &Arc<Sequence>) {
+        if sequence.is_unsaved() {
+            self.inner().unsaved.push(sequence.clone());
+        }
     }
 
     pub(crate) fn defer(&self, check: Check) {
@@ -306,7 +347,11 @@ pub(crate) struct Drawing {
 impl Drawing {
     pub(crate) fn answer<'a>(&self, arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
         let number = match &*self.draw {
-            Draw::Next(sequence) => self.next(sequence)?,
+            Draw::Next(sequence) => {
+                let number = self.next(sequence)?;
+                self.drawn.note_unsaved(sequence);
+                number
+            }
             Draw::Row(sequence) => self.row(sequence)?,
             Draw::Current(sequence) => {
                 let known = self.drawn.inner().last.get(&sequence.definition.number).copied();
@@ -324,6 +369,7 @@ impl Drawing {
                 [Datum::Int(number), rest @ ..] if rest.iter().all(|it| !it.is_null()) => {
                     let is_called = !matches!(rest, [Datum::Bool(false)]);
                     sequence.set(*number, is_called)?;
+                    self.drawn.note_unsaved(sequence);
                     let mut inner = self.drawn.inner();
                     if is_called {
                         inner.last.insert(sequence.definition.number, *number);

@@ -196,7 +196,9 @@ impl<W: Interactive + 'static> Session<W> {
                 outcomes.push(answer(*planned, transaction, zone, now)?);
             }
             if last.is_none() {
-                run_deferred(self.drawn.take_deferred(), transaction, (zone, now))?;
+                let ran = run_deferred(self.drawn.take_deferred(), transaction, (zone, now));
+                // The last statement is not answered where the transaction fails behind it.
+                ran.inspect_err(|_| drop(outcomes.pop()))?;
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         });

@@ -26,6 +26,7 @@ pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
 
 /// What a statement does.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are plans")]
 pub(crate) enum Action {
     Run(Plan),
     Define(Box<Definition>),
@@ -47,7 +48,7 @@ pub(crate) struct Definition {
     /// Tables that the engine is to make.
     pub(crate) tables: Vec<NewTable>,
     /// What other names stand for afterwards, or that they stand for nothing.
-    pub(crate) objects: Vec<(String, Option<NewObject>)>,
+    pub(crate) objects: NewObjects,
     /// Queries that must find nothing then, and the error of those that do.
     pub(crate) checks: Vec<(String, SqlError)>,
     /// What is to be run then.
@@ -55,6 +56,9 @@ pub(crate) struct Definition {
     /// An index that may be made while others use the table.
     pub(crate) index: Option<(Arc<Table>, IndexDefinition)>,
 }
+
+/// Names with what they are to stand for, or that they stand for nothing.
+pub(crate) type NewObjects = Vec<(String, Option<NewObject>)>;
 
 /// What a name is to stand for.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Iden
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::{Node, Path, Scan};
-use crate::statement::{Definition, NewObject};
+use crate::statement::{Definition, NewObject, NewObjects};
 use crate::types::{Bound, ColumnType, Type};
 
 /// A table to be made: for the engine, and what SQL alone knows of it.
@@ -43,7 +43,7 @@ pub(super) struct Draft {
     pub(super) key: Option<Vec<String>>,
     pub(super) indexes: Vec<DraftIndex>,
     /// What becomes of other objects.
-    pub(super) objects: Vec<(String, Option<NewObject>)>,
+    pub(super) objects: NewObjects,
 }
 
 #[derive(Clone, Debug)]
@@ -150,10 +150,7 @@ impl Draft {
     }
 
     /// The table, as the engine is to make it.
-    pub(super) fn table(
-        mut self,
-        catalog: &Recorded<'_>,
-    ) -> Result<(NewTable, Vec<(String, Option<NewObject>)>), SqlError> {
+    pub(super) fn table(mut self, catalog: &Recorded<'_>) -> Result<(NewTable, NewObjects), SqlError> {
         let columns = &mut self.description.columns;
         columns.retain(|column| !column.is_hidden);
         columns.iter_mut().for_each(|column| column.engine = None);

@@ -11,6 +11,7 @@ mod joins;
 mod literals;
 mod operators;
 mod query;
+mod renames;
 mod scope;
 mod sequences;
 mod sets;

@@ -131,7 +131,11 @@ impl Binder<'_> {
             }
             ("currval", [of]) => (Draw::Current(self.named_sequence(of)?), &[][..]),
             ("lastval", []) => (Draw::Last, &[][..]),
-            ("setval", [of, rest @ ..]) if matches!(rest.len(), 1 | 2) => (Draw::Set(self.named_sequence(of)?), rest),
+            ("setval", [of, rest @ ..]) if matches!(rest.len(), 1 | 2) => {
+                let sequence = self.named_sequence(of)?;
+                sequence.find()?;
+                (Draw::Set(sequence), rest)
+            }
             _ => return Ok(None),
         };
         let types = [Type::Int8, Type::Bool];

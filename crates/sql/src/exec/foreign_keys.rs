@@ -248,7 +248,8 @@ impl<'p> Notes<'p> {
         for row in children {
             self.change_child(link, row, (action == ForeignAction::Cascade && new.is_none(), &values), exec, context)?;
         }
-        Ok(())
+        // The default may be what has gone.
+        if action == ForeignAction::SetDefault { check.run(exec, context) } else { Ok(()) }
     }
 
     fn change_child(
