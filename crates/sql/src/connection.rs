@@ -86,7 +86,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     ) -> Result<(), SqlError> {
         let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
         let ended = self.execute_text(text, Parameters { types: &types, values: &values }, answered);
-        self.settle();
+        self.finish_definitions();
         if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
             self.database.forget_dropped();
         }
@@ -110,7 +110,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         }
         for statement in &statements {
             let stepped = self.step(statement, parameters);
-            self.settle();
+            self.finish_definitions();
             answered(stepped?);
         }
         if self.session.is_open() && !self.session.is_explicit() {
@@ -124,7 +124,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let mut attempts = 0;
         loop {
             let made = self.step(statement, parameters).and_then(|outcome| self.commit().map(|_| outcome));
-            self.settle();
+            self.finish_definitions();
             match made {
                 Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE && attempts < ATTEMPTS => attempts += 1,
                 other => return other,
@@ -179,7 +179,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     fn commit(&mut self) -> Result<bool, SqlError> {
         if let Err(error) = self.session.check_deferred(&self.zone) {
             self.session.roll_back();
-            self.settle();
+            self.finish_definitions();
             return Err(error);
         }
         if let Some(script) = self.session.script().filter(|script| !script.made.is_empty()) {
@@ -187,7 +187,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             let _ = self.database.keep(&script.made, &script.changes);
         }
         let ended = self.session.commit();
-        self.settle();
+        self.finish_definitions();
         ended
     }
 
@@ -290,7 +290,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let modes = self.session.set(Modes::default());
         if statement == "ROLLBACK" {
             self.session.roll_back();
-            self.settle();
+            self.finish_definitions();
         } else if !self.commit()? {
             "ROLLBACK".clone_into(&mut outcome.tag);
         }
@@ -322,6 +322,14 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
         Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })
+    }
+}
+
+/// What it has closed is opened, and what it has defined goes.
+impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
+    fn drop(&mut self) {
+        self.session.roll_back();
+        self.finish_definitions();
     }
 }
 

@@ -207,7 +207,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     /// Makes what a transaction that has ended has defined known to all, or nobody, and opens what it had closed.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn finish_definitions(&mut self) {
         if let Some((script, has_committed)) = self.session.take_ended()
             && !(script.before.is_empty() && script.made.is_empty())
         {

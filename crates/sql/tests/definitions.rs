@@ -134,6 +134,19 @@ fn a_table_is_closed_while_it_is_altered() {
 }
 
 #[test]
+fn a_connection_that_goes_leaves_nothing_closed() {
+    let (protocol, database) = database::<Maflingo>();
+    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    all(&mut one, &["CREATE TABLE t (a int)", "BEGIN", "ALTER TABLE t ADD COLUMN b int", "CREATE TABLE u (a int)"]);
+    drop(one);
+    assert!(protocol.storage().find_table("u").is_none());
+    all(
+        &mut other,
+        &["SET lock_timeout = '20ms'", "INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE u (b int)"],
+    );
+}
+
+#[test]
 fn what_a_transaction_has_read_before_a_definition_is_read_again() {
     let (_, database) = database::<Maflingo>();
     let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());

@@ -126,6 +126,9 @@ impl Binder<'_> {
         mut values: Vec<Expr>,
         definition: &mut Definition,
     ) -> Result<(), SqlError> {
+        if !table.definition.foreign_keys.is_empty() {
+            return Err(SqlError::unsupported("a change of the rows of a table whose foreign keys are not of SQL"));
+        }
         let (mut new, objects) = draft.table(&self.catalog)?;
         let hidden = table.columns.iter().position(|column| column.is_hidden);
         values.retain(|value| !matches!((value, hidden), (Expr::Column(at), Some(hidden)) if *at == hidden));
