@@ -98,7 +98,7 @@ fn what_is_not_committed_is_not_seen<P: Protocol<Worker: Interactive>>() {
         assert_eq!(code(run(&mut other, "SELECT * FROM u")), "42P01");
         match run(&mut one, "COMMIT") {
             Ok(_) => break,
-            Err(error) => assert_eq!(error.state().code(), "40001", "{}: {error}", P::NAME),
+            Err(error) => assert!(["40001", "40P01"].contains(&error.state().code()), "{}: {error}", P::NAME),
         }
     }
     assert_eq!(run(&mut other, "SELECT u.a, v.a FROM u, v").unwrap(), "2|1", "{}", P::NAME);
