@@ -132,6 +132,7 @@ fn in_words(expr: &Expr, names: Names<'_>) -> String {
         }
         Expr::Array { parts, .. } => format!("ARRAY[{}]", list(parts, names)),
         Expr::Lookup { of, .. } => part(of),
+        Expr::Drawn(drawing, arguments) => call_in_words(drawing.draw.name(), arguments, names),
         Expr::Subquery(subquery) => format!("(SubPlan {})", subquery.id),
         Expr::Aggregate(at) | Expr::Window(at) | Expr::Set(at) => format!("column{}", at + 1),
     }

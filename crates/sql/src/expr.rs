@@ -10,6 +10,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::functions::{Eval, Function};
 use crate::plan::Subquery;
+use crate::sequences::Drawing;
 use crate::types::{ColumnType, Type};
 
 /// An expression over a row.
@@ -79,6 +80,8 @@ pub(crate) enum Expr {
     /// The values of a function that gives several rows, by its number; there until they are planned.
     Set(usize),
     Subquery(Box<Subquery>),
+    /// A number of a sequence.
+    Drawn(Drawing, Box<[Expr]>),
 }
 
 /// An expression and its type.
@@ -184,6 +187,10 @@ impl Expr {
                 if *is_nested { arrays::nested(context.arena, &parts) } else { Ok(Array::list(context.arena, &parts)) }
             }
             Self::Subquery(subquery) => subquery.answer(row, context),
+            Self::Drawn(drawing, arguments) => {
+                let values = arguments.iter().map(|argument| argument.eval(row, context));
+                drawing.answer(&values.collect::<Result<Vec<_>, _>>()?)
+            }
         }
     }
 
@@ -205,6 +212,7 @@ impl Expr {
             | Self::Window(_)
             | Self::Set(_) => {}
             Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => each(parts),
+            Self::Drawn(_, parts) => each(parts),
             Self::Extreme { of, .. } | Self::Array { parts: of, .. } => each(of),
             Self::Cast(_, inner) | Self::Bounded(_, _, inner) | Self::Not(inner) | Self::IsNull(inner) => {
                 inner.walk(visit)
@@ -245,9 +253,11 @@ impl Expr {
             | Self::Aggregate(_)
             | Self::Window(_)
             | Self::Set(_) => Ok(()),
-            Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => {
-                parts.iter_mut().try_for_each(|part| part.replace(replace))
-            }
+            Self::Call(_, parts)
+            | Self::And(parts)
+            | Self::Or(parts)
+            | Self::Coalesce(parts)
+            | Self::Drawn(_, parts) => parts.iter_mut().try_for_each(|part| part.replace(replace)),
             Self::Extreme { of, .. } | Self::Array { parts: of, .. } => {
                 of.iter_mut().try_for_each(|part| part.replace(replace))
             }
@@ -278,7 +288,8 @@ impl Expr {
     pub(crate) fn is_known(&self) -> bool {
         let mut is_known = true;
         self.walk(&mut |it| {
-            is_known &= !matches!(it, Self::Column(_) | Self::Aggregate(_) | Self::Window(_) | Self::Set(_))
+            let needs_row = matches!(it, Self::Column(_) | Self::Aggregate(_) | Self::Window(_) | Self::Set(_));
+            is_known &= !needs_row && !matches!(it, Self::Drawn(..));
         });
         is_known
     }

@@ -67,6 +67,38 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// What the parser does not know: `SET CONSTRAINTS a, b DEFERRED` becomes `SET CONSTRAINTS = a, b, 'DEFERRED'`, and ALL is a text, too.
+fn with_constraints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_word = |token: &TokenWithSpan, text: &str| matches!(&token.token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text));
+    let mut at = 0;
+    while at < tokens.len() {
+        let mut words = (at..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_)));
+        let (first, second) = (words.next(), words.next());
+        let end = (at..tokens.len()).find(|&at| tokens[at].token == Token::SemiColon).unwrap_or(tokens.len());
+        if let (Some(first), Some(second)) = (first, second)
+            && second < end
+            && is_word(&tokens[first], "set")
+            && is_word(&tokens[second], "constraints")
+        {
+            let as_text = |token: &mut TokenWithSpan| token.token = Token::SingleQuotedString(token.token.to_string());
+            let words = ["all", "deferred", "immediate"];
+            let texts =
+                tokens[second + 1..end].iter_mut().filter(|token| words.iter().any(|word| is_word(token, word)));
+            texts.for_each(as_text);
+            if let Some(last) =
+                (second + 1..end).rev().find(|&at| matches!(tokens[at].token, Token::SingleQuotedString(_)))
+            {
+                tokens.insert(last, TokenWithSpan::wrap(Token::Comma));
+            }
+            tokens.insert(second + 1, TokenWithSpan::wrap(Token::Eq));
+            at = end + 3;
+        } else {
+            at = end + 1;
+        }
+    }
+    tokens
+}
+
 /// The longest statement, in bytes.
 const LENGTH: usize = 16 << 20;
 
@@ -147,6 +179,7 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| error_of(ParserError::from(error)))?;
+    let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
     let tokens = with_exclusions(tokens);
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use polychron_base::TableId;
+
 use crate::bind::{Aggregate, Window, WindowCall};
-use crate::catalog::Table;
+use crate::catalog::{ForeignKey, Table};
 use crate::expr::Expr;
 use crate::functions::Function;
+use crate::sequences::Drawn;
 use crate::types::ColumnType;
 
 /// A column of what a statement answers.
@@ -451,6 +455,7 @@ pub(crate) enum Plan {
         table: Arc<Table>,
         source: Node,
         checks: Vec<Condition>,
+        keys: Arc<ForeignKeys>,
         on_conflict: OnConflict,
         returning: Option<Returning>,
     },
@@ -460,16 +465,51 @@ pub(crate) enum Plan {
         source: Node,
         set: Vec<usize>,
         checks: Vec<Condition>,
+        keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },
     /// `source` gives all columns of the rows.
     Delete {
         table: Arc<Table>,
         source: Node,
+        keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },
     /// All rows of the tables.
     Truncate(Vec<(Arc<Table>, Node)>),
+}
+
+/// The foreign keys that a change of a table may lead to: by the tables, which may be the same again.
+#[derive(Debug, Default)]
+pub(crate) struct ForeignKeys {
+    pub(crate) tables: HashMap<TableId, TableKeys>,
+    /// The connection that is told what its transaction has to look at before it commits.
+    pub(crate) drawn: Option<Arc<Drawn>>,
+}
+
+/// The foreign keys that lead from a table and to it, and its CHECKs.
+#[derive(Debug)]
+pub(crate) struct TableKeys {
+    pub(crate) checks: Vec<Condition>,
+    pub(crate) parents: Vec<Arc<Link>>,
+    pub(crate) children: Vec<Arc<Link>>,
+}
+
+/// A foreign key between two tables.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) key: ForeignKey,
+    pub(crate) child: Arc<Table>,
+    pub(crate) parent: Arc<Table>,
+    /// Its columns in the child, and those of the key in the parent.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) parents: Vec<usize>,
+    /// The parent, and the children, of values that are the next outer row.
+    pub(crate) find_parent: Node,
+    pub(crate) find_children: Node,
+    /// The defaults of the child's columns, and the parent's values as ones of these columns.
+    pub(crate) defaults: Vec<Expr>,
+    pub(crate) converted: Vec<Expr>,
 }
 
 /// A CHECK: its name, and what may be NULL but not false of a row.

@@ -83,6 +83,9 @@ impl Binder<'_> {
                 {
                     return Ok(row);
                 }
+                if let Some(found) = self.sequence_function(&name, &expressions)? {
+                    return Ok(found);
+                }
                 let arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
                 self.plain_call(&name, arguments)
             }

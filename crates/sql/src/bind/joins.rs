@@ -4,6 +4,7 @@ use sqlparser::ast::{self, TableFactor};
 
 use super::system::Relation;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use crate::catalog::Object;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -82,12 +83,23 @@ impl Binder<'_> {
                     let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
                     return Ok(Source { node, scope: scope_of(&named, columns, alias.as_ref())? });
                 }
+                if let Some(Object::View(view)) = self.catalog.object(&object_name(name)?)? {
+                    let bound = self.view(&view)?;
+                    self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
+                    self.catalog.named.borrow_mut().push(view.name.clone());
+                    let named = alias.as_ref().map_or_else(|| view.name.clone(), |alias| folded(&alias.name));
+                    let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
+                    return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
+                }
                 let table = self.catalog.table(&object_name(name)?)?;
                 let named = alias.as_ref().map_or_else(|| table.name.clone(), |alias| folded(&alias.name));
                 let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
                 let mut scope = scope_of(&named, columns.collect(), alias.as_ref())?;
                 let origins = scope.columns.iter_mut().enumerate();
-                origins.for_each(|(at, column)| column.origin = Some((table.clone(), at)));
+                origins.for_each(|(at, column)| {
+                    column.origin = Some((table.clone(), at));
+                    column.is_hidden = table.columns[at].is_hidden;
+                });
                 let columns = (0..table.columns.len()).collect();
                 let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
                 Ok(Source { node, scope })

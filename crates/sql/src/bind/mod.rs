@@ -1,30 +1,41 @@
 //! Binding: what names stand for, and which types values have, by PostgreSQL's rules.
 
 mod aggregates;
+mod alter;
 mod arrays;
 mod calls;
 mod changes;
 mod definitions;
+mod drops;
 mod expressions;
+mod foreign_keys;
 mod groups;
 mod joins;
 mod literals;
 mod operators;
 mod patterns;
 mod query;
+mod renames;
 mod scope;
+mod sequences;
 mod sets;
 mod subqueries;
 mod system;
 mod types;
+mod views;
 mod windows;
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use polychron_base::TableId;
 use sqlparser::ast;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::SortKey;
+use crate::sequences::Drawn;
 use crate::types::Type;
 
 pub(crate) use definitions::{NewTable, create_index, stored};
@@ -35,7 +46,9 @@ pub(crate) use windows::{Edge, Exclusion, Offset, Units, Window, WindowCall, Win
 
 /// What is known while a statement is bound.
 pub(crate) struct Binder<'c> {
-    pub(crate) catalog: &'c Catalog,
+    pub(crate) catalog: Recorded<'c>,
+    /// What the connection knows of sequences.
+    pub(crate) drawn: Arc<Drawn>,
     /// The types of the parameters, as far as something told them.
     pub(crate) parameters: Vec<Type>,
     /// The scopes around, the innermost one last.
@@ -63,6 +76,41 @@ pub(crate) struct Binder<'c> {
 pub(crate) struct Behind {
     pub(crate) windows: Vec<WindowCall>,
     pub(crate) sets: Vec<Expr>,
+}
+
+/// A catalog, and which of its tables a statement uses.
+pub(crate) struct Recorded<'c> {
+    catalog: &'c Catalog,
+    pub(crate) used: RefCell<Vec<TableId>>,
+    /// The names that were looked up.
+    pub(crate) named: RefCell<Vec<String>>,
+}
+
+impl std::ops::Deref for Recorded<'_> {
+    type Target = Catalog;
+
+    fn deref(&self) -> &Catalog {
+        self.catalog
+    }
+}
+
+impl<'c> Recorded<'c> {
+    pub(crate) fn new(catalog: &'c Catalog) -> Self {
+        Self { catalog, used: RefCell::default(), named: RefCell::default() }
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Object>, SqlError> {
+        let object = self.catalog.object(name)?;
+        self.used.borrow_mut().extend(object.as_ref().and_then(Object::table).map(|table| table.id));
+        Ok(object)
+    }
+
+    pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
+        let table = self.catalog.table(name)?;
+        self.named.borrow_mut().push(name.to_owned());
+        self.used.borrow_mut().push(table.id);
+        Ok(table)
+    }
 }
 
 /// An aggregate that an expression uses.
@@ -174,9 +222,10 @@ impl Regression {
 }
 
 impl<'c> Binder<'c> {
-    pub(crate) fn new(catalog: &'c Catalog, parameters: &[Type]) -> Self {
+    pub(crate) fn new(catalog: &'c Catalog, parameters: &[Type], drawn: &Arc<Drawn>) -> Self {
         Self {
-            catalog,
+            catalog: Recorded::new(catalog),
+            drawn: drawn.clone(),
             parameters: parameters.to_vec(),
             scopes: Vec::new(),
             aggregates: None,

@@ -8,6 +8,7 @@ use super::literals::constant;
 use super::windows::{WindowCall, over_windows};
 use super::{Behind, Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
+use crate::catalog::ROW_NUMBER;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -305,7 +306,8 @@ impl Binder<'_> {
         let scope = self.scopes.last().cloned().unwrap_or_default();
         let is_meant = |column: &ScopeColumn| match table {
             None => !column.is_hidden,
-            Some(table) => column.table.as_deref() == Some(table),
+            // What USING hides is named so, and the number of a row is not.
+            Some(table) => column.table.as_deref() == Some(table) && !(column.is_hidden && column.name == ROW_NUMBER),
         };
         match table {
             Some(table) if !scope.has_table(table) => {

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod changes;
+pub(crate) mod foreign_keys;
 mod joins;
 mod scans;
 mod sets;
@@ -22,7 +23,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Node, Plan};
+use crate::plan::{ForeignKeys, Node, Plan};
 
 /// Why an execution has ended early.
 #[derive(Debug)]
@@ -187,19 +188,19 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             })?;
             Ok(count)
         }
-        Plan::Insert { table, source, checks, on_conflict, returning } => {
+        Plan::Insert { table, source, checks, keys, on_conflict, returning } => {
             let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::insert(&target, source, on_conflict, exec, context, out)
+            changes::insert((&target, keys), source, on_conflict, exec, context, out)
         }
-        Plan::Update { table, source, set, checks, returning } => {
+        Plan::Update { table, source, set, checks, keys, returning } => {
             let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::update(&target, source, set, exec, context, out)
+            changes::update((&target, keys), source, set, exec, context, out)
         }
         Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
-            Ok(count + changes::delete((table, source), None, exec, context, out)?)
+            Ok(count + changes::delete((table, source), (&ForeignKeys::default(), None), exec, context, out)?)
         }),
-        Plan::Delete { table, source, returning } => {
-            changes::delete((table, source), returning.as_ref(), exec, context, out)
+        Plan::Delete { table, source, keys, returning } => {
+            changes::delete((table, source), (keys, returning.as_ref()), exec, context, out)
         }
     }
 }

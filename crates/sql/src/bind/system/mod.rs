@@ -130,7 +130,8 @@ impl Binder<'_> {
             return Ok(None);
         };
         let is_standard = schema == "information_schema";
-        let rows = if is_standard { standard::rows(name, self.catalog)? } else { relations::rows(name, self.catalog)? };
+        let rows =
+            if is_standard { standard::rows(name, &self.catalog)? } else { relations::rows(name, &self.catalog)? };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
             let value = |(name, of): &(&'static str, Type)| {
