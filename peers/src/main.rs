@@ -1,12 +1,14 @@
 //! `polychron-peers`: durable commits of Polychron and of other databases, in turns on one disk.
 //!
 //! All have the same rows, a key of eight bytes and a value of a hundred, and answer a commit once it is synced. What a client does is one transaction.
+//! `polychron-peers sql` compares prepared statements in memory with SQLite's.
 
 mod databases;
+mod statements;
 
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use comfy_table::{Table, presets};
 use polychron_base::clock::{Clock as _, SystemClock};
 
@@ -20,7 +22,10 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Durable commits of Polychron and of other databases, in turns on one disk
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     /// Where the databases are made; each takes a directory of its own, which goes at the end
     #[arg(long, value_name = "PATH")]
     directory: Option<PathBuf>,
@@ -36,6 +41,12 @@ struct Arguments {
     /// A PostgreSQL server on the same disk, as `host=... user=...`; else it is left out
     #[arg(long, value_name = "PARAMETERS")]
     postgres: Option<String>,
+}
+
+/// What is compared in the place of durable commits.
+#[derive(Subcommand)]
+enum Instead {
+    Sql(statements::Arguments),
 }
 
 /// What is measured.
@@ -62,7 +73,12 @@ const LOADS: [Load; 5] = [
 ];
 
 fn main() {
-    if let Err(failure) = run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let done = match &arguments.instead {
+        Some(Instead::Sql(of_sql)) => statements::run(of_sql),
+        None => run(&arguments),
+    };
+    if let Err(failure) = done {
         eprintln!("error: {failure}");
         std::process::exit(2);
     }
@@ -178,7 +194,7 @@ fn print(name: &str, peers: &[Box<dyn Peer>], runs: Vec<Vec<f64>>) {
 }
 
 /// The median, the least and the most.
-fn spread(mut runs: Vec<f64>) -> [f64; 3] {
+pub fn spread(mut runs: Vec<f64>) -> [f64; 3] {
     runs.sort_by(f64::total_cmp);
     [runs[runs.len() / 2], runs[0], runs[runs.len() - 1]]
 }

@@ -12,7 +12,10 @@ use crate::error::{SqlError, SqlState};
 pub(crate) const MAX_DIGITS: u32 = 38;
 
 /// `units` of ten to the power of `-scale`.
+///
+/// Packed, so that a value of SQL takes 24 bytes and not 48.
 #[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
 pub struct Decimal {
     units: i128,
     scale: u32,
@@ -261,7 +264,7 @@ impl From<i64> for Decimal {
 impl Ord for Decimal {
     fn cmp(&self, other: &Self) -> Ordering {
         if self.scale == other.scale {
-            return self.units.cmp(&other.units);
+            return self.units().cmp(&other.units());
         }
         let parts = |it: &Self| {
             let one = 10_i128.pow(it.scale.min(MAX_DIGITS));

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bind::stored;
 use crate::catalog::{Catalog, Description, Object, Table, View};
+use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::exec::Failure;
@@ -91,7 +92,7 @@ impl Procedure for Statements<'_> {
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Outcome, Failure> {
         let mut last = Outcome::default();
         for planned in self.0 {
-            last = answer(*planned, transaction, &Zone::utc(), 0)?;
+            last = answer(*planned, transaction, &Zone::utc(), Now::At(0))?;
         }
         Ok(last)
     }

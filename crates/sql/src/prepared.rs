@@ -3,6 +3,7 @@
 //! A bound statement is good as long as the tables are as they were when it was bound: it keeps the version of the catalog, and is bound again at the next
 //! execution after another one is there. A connection keeps the latest texts that it has bound, so that a text which comes again is not parsed again.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use polychron_base::TableId;
 use polychron_engine::{Interactive, Protocol};
 
 use crate::connection::{Connection, is_plain};
-use crate::context::Context;
+use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::parse;
@@ -194,7 +195,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         } else {
             let arena = Bump::new();
             let zone = self.zone.clone();
-            let context = Context::of(&arena, &zone);
+            let asked = Cell::new(self.session.now());
+            let context = Context { now: Now::WhenAsked(&asked), ..Context::of(&arena, &zone) };
             let values = values.iter().zip(&bound.parameters).zip(1..);
             let values: Result<Vec<_>, _> =
                 values.map(|((value, of), number)| coerced(value.within(&arena), *of, number, &context)).collect();

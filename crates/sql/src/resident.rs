@@ -37,7 +37,10 @@ fn with_entries<O>(work: impl FnOnce(&mut Vec<Entry>) -> O) -> Option<O> {
 /// Drops what was left behind in this thread. The list is free meanwhile.
 pub(crate) fn drop_abandoned() {
     let is_abandoned = |entry: &mut Entry| entry.name.strong_count() == 0;
-    while let Some(Some(entry)) = with_entries(|entries| entries.extract_if(.., is_abandoned).next()) {
+    let abandoned = |entries: &mut Vec<Entry>| {
+        if entries.is_empty() { None } else { entries.extract_if(.., is_abandoned).next() }
+    };
+    while let Some(Some(entry)) = with_entries(abandoned) {
         drop(entry);
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hashbrown::HashMap;
+use polychron_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{ForeignKey, Source};
@@ -235,6 +236,8 @@ impl Sequence {
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
     inner: Mutex<DrawnInner>,
+    /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
+    is_used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -258,18 +261,28 @@ struct DrawnInner {
 }
 
 impl Drawn {
+    /// What transactions put there.
     fn inner(&self) -> MutexGuard<'_, DrawnInner> {
+        self.is_used.store(true, Ordering::Relaxed);
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A transaction begins.
     pub(crate) fn begin(&self) {
+        if !self.is_used() {
+            return;
+        }
         let mut inner = self.inner();
         inner.given.clear();
         inner.again = 0;
         inner.deferred.clear();
         inner.all_deferred = None;
         inner.named_deferred.clear();
+        self.is_used.store(!inner.unsaved.is_empty(), Ordering::Relaxed);
+    }
+
+    fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
     }
 
     /// Whether a foreign key is looked at when the transaction commits.
@@ -281,7 +294,7 @@ impl Drawn {
 
     /// Sequences that are to be stored now.
     pub(crate) fn take_unsaved(&self) -> Vec<Arc<Sequence>> {
-        std::mem::take(&mut self.inner().unsaved)
+        if self.is_used() { std::mem::take(&mut self.inner().unsaved) } else { Vec::new() }
     }
 
     fn note_unsaved(&self, sequence: &Arc<Sequence>) {
@@ -305,7 +318,7 @@ impl Drawn {
 
     /// What is to be looked at now.
     pub(crate) fn take_deferred(&self) -> Vec<Check> {
-        std::mem::take(&mut self.inner().deferred)
+        if self.is_used() { std::mem::take(&mut self.inner().deferred) } else { Vec::new() }
     }
 
     /// What `SET CONSTRAINTS` says: of all foreign keys, or of those that it names.

@@ -12,13 +12,14 @@
 mod script;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polychron_base::clock::{SystemTime, calendar_time};
 use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive};
 
+use crate::context::{Now, now};
 use crate::control::Modes;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -31,7 +32,7 @@ use crate::rows::Rows;
 use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::text::Zone;
 
-use script::{Drawn, Mark, Script, sum_of, sum_of_rows};
+use script::{Drawn, Mark, Script};
 
 /// Where a transaction that ends leaves the worker.
 struct Home<W> {
@@ -107,11 +108,6 @@ impl From<Failure> for Ended {
     }
 }
 
-/// Microseconds since 1970.
-fn now() -> i64 {
-    calendar_time().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
-}
-
 /// Where the worker is while no transaction has it.
 const AT_HOME: &str = "a transaction gives the worker back when it ends";
 
@@ -144,6 +140,11 @@ impl<W: Interactive + 'static> Session<W> {
             return Ok(());
         }
         Err(SqlError::unsupported("a statement in another thread than that of its transaction"))
+    }
+
+    /// When the open transaction has begun.
+    pub(crate) fn now(&self) -> Option<i64> {
+        self.block.as_ref().map(|block| block.now)
     }
 
     /// What the connection knows of sequences.
@@ -226,10 +227,10 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn run(&mut self, (plan, values): Kept<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
         let block = self.block.as_mut().expect("a transaction is open");
         let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-        let now = block.now;
+        let now = Now::At(block.now);
         match transaction.with(|transaction| answer((plan, values), transaction, zone, now)).expect(HERE) {
             Ok(outcome) => {
-                block.script.push(plan, values, sum_of(&outcome));
+                block.script.push(plan, values, block.script.sum_of(&outcome));
                 Ok(outcome)
             }
             Err(failure) => Err(self.fail(failure)),
@@ -246,7 +247,7 @@ impl<W: Interactive + 'static> Session<W> {
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
         resident::drop_abandoned();
-        let (now, mut outcomes) = (now(), Vec::new());
+        let (now, mut outcomes) = (Now::At(now()), Vec::new());
         let drawn = self.drawn.clone();
         let worker = self.worker().as_deref_mut().expect(AT_HOME);
         let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
@@ -278,20 +279,21 @@ impl<W: Interactive + 'static> Session<W> {
     /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
     pub(crate) fn run_into(&mut self, (plan, values): Kept<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
         if let Some(block) = &mut self.block {
-            let (now, scratch) = (block.now, &mut self.scratch);
+            let (now, scratch) = (Now::At(block.now), &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
             let answered = transaction
                 .with(|transaction| answer_into((plan, values), transaction, zone, now, (&mut *rows, scratch)));
             return match answered.expect(HERE) {
                 Ok(()) => {
-                    block.script.push(plan, values, sum_of_rows(rows));
+                    block.script.push(plan, values, block.script.sum_of_rows(rows));
                     Ok(())
                 }
                 Err(failure) => Err(self.fail(failure)),
             };
         }
         resident::drop_abandoned();
-        let (now, mut scratch, drawn) = (now(), std::mem::take(&mut self.scratch), self.drawn.clone());
+        let (asked, mut scratch, drawn) = (Cell::new(None), std::mem::take(&mut self.scratch), self.drawn.clone());
+        let now = Now::WhenAsked(&asked);
         let worker = self.worker().as_deref_mut().expect(AT_HOME);
         let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
             drawn.begin();

@@ -11,7 +11,7 @@ use sqlparser::ast;
 
 use crate::bind::{Binder, NewTable, create_index, object_name};
 use crate::catalog::{Catalog, Description, Table, View, taken};
-use crate::context::Context;
+use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
@@ -200,7 +200,7 @@ pub(crate) fn answer<T: Transaction>(
     (plan, parameters): Planned<'_>,
     transaction: &mut T,
     zone: &Zone,
-    now: i64,
+    now: Now<'_>,
 ) -> Result<Outcome, Failure> {
     let mut rows = Vec::new();
     let count = run(plan, transaction, (parameters, zone, now), &mut Scratch::default(), &mut |row| {
@@ -227,7 +227,7 @@ pub(crate) fn answer_into<T: Transaction>(
     (plan, parameters): Planned<'_>,
     transaction: &mut T,
     zone: &Zone,
-    now: i64,
+    now: Now<'_>,
     (rows, scratch): (&mut Rows, &mut Scratch),
 ) -> Result<(), Failure> {
     rows.clear();
@@ -243,7 +243,7 @@ pub(crate) fn answer_into<T: Transaction>(
 fn run<T: Transaction>(
     plan: &Plan,
     transaction: &mut T,
-    (parameters, zone, now): (&[Datum<'_>], &Zone, i64),
+    (parameters, zone, now): (&[Datum<'_>], &Zone, Now<'_>),
     scratch: &mut Scratch,
     out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
 ) -> Result<u64, Failure> {

@@ -249,3 +249,22 @@ fn threads_count_with_prepared_statements() {
     let rows = ask(&mut connection, "SELECT n FROM counter", ()).unwrap();
     assert_eq!(rows.only::<(i64,)>().unwrap(), (800,));
 }
+
+#[test]
+fn the_time_of_a_parameter_is_that_of_the_transaction() {
+    let (_database, mut connection) = connect::<Cicada>();
+    let mut holds = |text: &str, begins: bool| {
+        let mut prepared = connection.prepare(text).unwrap();
+        if begins {
+            ask(&mut connection, "BEGIN", ()).unwrap();
+        }
+        let (is_true,): (bool,) = again(&mut connection, &mut prepared, ("now",)).unwrap().only().unwrap();
+        if begins {
+            ask(&mut connection, "COMMIT", ()).unwrap();
+        }
+        is_true
+    };
+    assert!(holds("SELECT $1::timestamptz > '2020-01-01'", false));
+    assert!(holds("SELECT $1::timestamptz = now()", true));
+    assert!(holds("SELECT clock_timestamp() >= now() AND $1::text = 'now'", false));
+}

@@ -13,7 +13,7 @@ use polychron_engine::Transaction;
 use super::changes::{Row, Target, change, gathered, key_of, shown};
 use super::{Exec, Failure, Shared};
 use crate::catalog::{ForeignAction, Table};
-use crate::context::{Context, Outer};
+use crate::context::{Context, Now, Outer};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::plan::{ForeignKeys, Link, Node};
@@ -111,7 +111,7 @@ impl Check {
 pub(crate) fn run_deferred<T: Transaction>(
     checks: Vec<Check>,
     transaction: &mut T,
-    (zone, now): (&Zone, i64),
+    (zone, now): (&Zone, Now<'_>),
 ) -> Result<(), Failure> {
     if checks.is_empty() {
         return Ok(());

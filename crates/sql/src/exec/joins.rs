@@ -119,11 +119,10 @@ fn nested(
         let outer = Outer { row, next: context.outer };
         let inner = Context { outer: Some(&outer), ..*context };
         let mut is_matched = false;
-        let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + outer_width.unwrap_or(8));
         let flow = run(right, exec, &inner, &mut |exec, other| {
             arena.reset();
             // A row of its own for each: what the two sides lend ends at different times.
-            let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + other.len());
+            let mut both = bumpalo::collections::Vec::with_capacity_in(row.len() + other.len(), &arena);
             both.extend_from_slice(row);
             both.extend_from_slice(other);
             match on {
@@ -136,7 +135,7 @@ fn nested(
         })?;
         match outer_width {
             Some(width) if !is_matched && flow == Flow::More => {
-                both.extend_from_slice(row);
+                let mut both = row.to_vec();
                 both.resize(row.len() + width, Datum::Null);
                 out(exec, &both)
             }

@@ -11,7 +11,7 @@ mod states;
 mod subqueries;
 mod windows;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use bumpalo::Bump;
@@ -73,6 +73,12 @@ pub(crate) struct Shared {
     lasting: Cell<usize>,
     /// Why the transaction has failed inside of an expression.
     failure: Cell<Option<Error>>,
+    results: OnceCell<Box<Results>>,
+}
+
+/// What parts of a statement have answered; most statements have none.
+#[derive(Default)]
+struct Results {
     /// What subqueries have answered that look at no row around them.
     answers: RefCell<subqueries::Answers>,
     /// The rows of queries that are computed once, by their numbers.
@@ -91,9 +97,7 @@ impl Default for Shared {
             memory: Cell::new(WORK_MEMORY),
             lasting: Cell::default(),
             failure: Cell::default(),
-            answers: RefCell::default(),
-            kept: RefCell::default(),
-            working: RefCell::default(),
+            results: OnceCell::new(),
         }
     }
 }
@@ -102,6 +106,10 @@ impl Shared {
     /// That of a new statement, which uses the arenas of an earlier one.
     pub(crate) fn with_arenas(arenas: Vec<Bump>) -> Self {
         Self { arenas: RefCell::new(arenas), ..Self::default() }
+    }
+
+    fn results(&self) -> &Results {
+        self.results.get_or_init(Box::default)
     }
 
     /// The arenas, for the next statement: a few small ones.
@@ -265,7 +273,7 @@ fn first_of(
         Node::Kept { id, input, .. } => sets::kept(*id, input, exec, context, out),
         Node::Recursive { id, first, step, is_all } => sets::recursive(*id, (first, step), *is_all, exec, context, out),
         Node::Working { id, .. } => {
-            let rows = exec.shared.working.borrow().get(id).cloned().unwrap_or_default();
+            let rows = exec.shared.results().working.borrow().get(id).cloned().unwrap_or_default();
             pushed(&*rows, exec, out)
         }
         Node::Limit { input, limit, offset } => limited(input, (limit.as_ref(), offset.as_ref()), exec, context, out),

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
 use polychron_engine::{Direction, Scan as EngineScan};
-use polychron_schema::{KeyScratch, Projection, RowRef, ValueRef};
+use polychron_schema::{ColumnSpan, KeyScratch, Projection, RowRef, ValueRef};
 
 use super::{Exec, Failure, Flow, Sink};
 use crate::catalog::{Index, Table};
@@ -55,7 +55,7 @@ pub(super) fn scan(
         Range::Empty => return Ok(Flow::More),
         Range::Key(key) if scan.path.index == 0 => {
             let mut row = None;
-            exec.access.get(scan.table.id, &key, &Projection::ALL, &mut |found| {
+            exec.access.get(scan.table.id, &key, &projection(scan, false), &mut |found| {
                 row = Some(decoded(scan, found, &arena));
             })?;
             let flow = row.map_or(Ok(Flow::More), |row| out(exec, &row))?;
@@ -84,7 +84,7 @@ pub(super) fn scan(
 fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
     let (arena, mut scratch, mut row) = (exec.take_arena(), KeyScratch::new(), None);
     if let Some(key) = point_key(scan, &context.with_arena(&arena), &mut scratch)? {
-        exec.access.get(scan.table.id, key, &Projection::ALL, &mut |found| {
+        exec.access.get(scan.table.id, key, &projection(scan, false), &mut |found| {
             row = Some(decoded(scan, found, &arena));
         })?;
     }
@@ -97,7 +97,9 @@ fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink
 fn point_key<'s>(scan: &Scan, context: &Context<'_>, scratch: &'s mut KeyScratch) -> Result<Option<&'s [u8]>, Failure> {
     let index = scan.table.primary();
     let (mut rooms, mut values) = ([[0; ROOM]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
-    for (((part, column), room), value) in scan.path.equal.iter().zip(&index.columns).zip(&mut rooms).zip(&mut values) {
+    let mut places = rooms.iter_mut().zip(&mut values);
+    for (part, column) in scan.path.equal.iter().zip(&index.columns) {
+        let Some((room, value)) = places.next() else { return Ok(None) };
         let wanted = part.eval(&[], context)?;
         match to_stored(wanted, scan.table.layout.columns()[*column].column_type, room) {
             Some(stored) if !wanted.is_null() => *value = stored,
@@ -117,15 +119,15 @@ fn piece(
     out: &mut Sink<'_>,
 ) -> Result<Option<Bound<Vec<u8>>>, Failure> {
     let index = &scan.table.indexes[scan.path.index];
-    let (mut rows, mut last) = (Vec::new(), Ok(Bound::Unbounded));
+    let (mut rows, mut last) = (bumpalo::collections::Vec::new_in(arena), Ok(Bound::Unbounded));
     let bounds = EngineScan {
         index: index.id,
         lower: lower.as_ref().map(Vec::as_slice),
         upper: upper.as_ref().map(Vec::as_slice),
         limit,
         direction: if scan.path.is_backward { Direction::Backward } else { Direction::Forward },
-        // The last row's key is made of it, so all of it is there.
-        projection: Projection::ALL,
+        // The last row's key is made of it.
+        projection: projection(scan, true),
         ..EngineScan::all(scan.table.id)
     };
     exec.access.scan(&bounds, &mut |row| {
@@ -144,6 +146,14 @@ fn piece(
     Ok(Some(last.map_err(polychron_base::Error::from)?))
 }
 
+/// What is read of the rows: the wanted columns, and those of the index's keys where `has_keys` says so.
+fn projection(scan: &Scan, has_keys: bool) -> Projection {
+    let own = |at: usize| ColumnSpan { index: at as u16, slot: scan.table.layout.columns()[at].slot };
+    let keys = [&scan.table.indexes[scan.path.index], scan.table.primary()];
+    let keys = keys.into_iter().filter(|_| has_keys).flat_map(|index| &index.columns);
+    scan.columns.iter().chain(keys).fold(Projection::NONE, |projection, &at| projection.with(own(at)))
+}
+
 /// The wanted columns of a row, with texts in the arena.
 fn decoded<'a>(scan: &Scan, row: RowRef<'_>, arena: &'a Bump) -> bumpalo::collections::Vec<'a, Datum<'a>> {
     let mut values = bumpalo::collections::Vec::with_capacity_in(scan.columns.len(), arena);
@@ -155,8 +165,8 @@ fn decoded<'a>(scan: &Scan, row: RowRef<'_>, arena: &'a Bump) -> bumpalo::collec
 }
 
 /// The bounds of a path. A comparison with NULL holds for no row, and a value that a column cannot hold is in none.
-fn range_of(scan: &Scan, index: &Index, context: &Context<'_>) -> Result<Range, Failure> {
-    let mut prefix = Vec::new();
+fn range_of<'a>(scan: &'a Scan, index: &Index, context: &Context<'a>) -> Result<Range, Failure> {
+    let mut prefix = bumpalo::collections::Vec::with_capacity_in(scan.path.equal.len() + 1, context.arena);
     for value in &scan.path.equal {
         match value.eval(&[], context)? {
             Datum::Null => return Ok(Range::Empty),
@@ -164,20 +174,21 @@ fn range_of(scan: &Scan, index: &Index, context: &Context<'_>) -> Result<Range, 
         }
     }
     let is_whole = prefix.len() == index.columns.len();
-    let Some(key) = encoded(&scan.table, index, &prefix) else { return Ok(Range::Empty) };
+    let Some(key) = encoded(&scan.table, index, &prefix, context.arena) else { return Ok(Range::Empty) };
     if is_whole && index.is_unique {
         return Ok(Range::Key(key));
     }
-    let bound = |of: Option<&(Expr, bool)>| -> Result<End, Failure> {
+    let mut bound = |of: Option<&'a (Expr, bool)>| -> Result<End, Failure> {
         let Some((value, is_included)) = of else { return Ok(End::Open) };
         let value = value.eval(&[], context)?;
         if value.is_null() {
             return Ok(End::Nowhere);
         }
-        let mut whole = prefix.clone();
-        whole.push(value);
+        prefix.push(value);
         // Beyond what the column holds no bound is needed: the condition is tested again.
-        Ok(encoded(&scan.table, index, &whole).map_or(End::Open, |key| End::At(key, *is_included)))
+        let key = encoded(&scan.table, index, &prefix, context.arena);
+        prefix.pop();
+        Ok(key.map_or(End::Open, |key| End::At(key, *is_included)))
     };
     let (lower, upper) = (bound(scan.path.lower.as_ref())?, bound(scan.path.upper.as_ref())?);
     let next = index.columns.get(prefix.len()).map(|column| scan.table.columns[*column].of.base);
@@ -215,12 +226,11 @@ fn behind(mut key: Vec<u8>) -> Bound<Vec<u8>> {
 }
 
 /// The front of a key with these values, unless a column cannot hold one of them.
-fn encoded(table: &Table, index: &Index, values: &[Datum<'_>]) -> Option<Vec<u8>> {
+fn encoded(table: &Table, index: &Index, values: &[Datum<'_>], arena: &Bump) -> Option<Vec<u8>> {
     let mut scratch = KeyScratch::new();
-    let mut rooms = vec![[0; ROOM]; values.len()];
-    let stored = values.iter().zip(&index.columns).zip(&mut rooms);
-    let stored =
-        stored.map(|((value, column), room)| to_stored(*value, table.layout.columns()[*column].column_type, room));
-    let stored: Vec<_> = stored.collect::<Option<_>>()?;
+    let mut stored = bumpalo::collections::Vec::with_capacity_in(values.len(), arena);
+    for (value, column) in values.iter().zip(&index.columns) {
+        stored.push(to_stored(*value, table.layout.columns()[*column].column_type, arena.alloc([0; ROOM]))?);
+    }
     index.keys.encode_values(stored.into_iter(), &mut scratch).ok().map(<[u8]>::to_vec)
 }

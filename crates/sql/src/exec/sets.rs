@@ -82,7 +82,7 @@ pub(super) fn kept(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
-    let known = exec.shared.kept.borrow().get(&id).cloned();
+    let known = exec.shared.results().kept.borrow().get(&id).cloned();
     let rows = match known {
         Some(rows) => rows,
         None => {
@@ -94,7 +94,7 @@ pub(super) fn kept(
                 Ok(Flow::More)
             })?;
             let rows = Rc::new(rows);
-            exec.shared.kept.borrow_mut().insert(id, rows.clone());
+            exec.shared.results().kept.borrow_mut().insert(id, rows.clone());
             exec.lasts(before);
             rows
         }
@@ -113,7 +113,7 @@ pub(super) fn recursive(
 ) -> Result<Flow, Failure> {
     let mut seen = HashSet::new();
     let mut node = first;
-    let around = exec.shared.working.borrow_mut().remove(&id);
+    let around = exec.shared.results().working.borrow_mut().remove(&id);
     let flow = loop {
         let mut rows = Rows::new();
         let flow = run(node, exec, context, &mut |exec, row| {
@@ -127,10 +127,10 @@ pub(super) fn recursive(
         if flow == Flow::Enough || rows.is_empty() {
             break flow;
         }
-        exec.shared.working.borrow_mut().insert(id, Rc::new(rows));
+        exec.shared.results().working.borrow_mut().insert(id, Rc::new(rows));
         node = step;
     };
-    let mut working = exec.shared.working.borrow_mut();
+    let mut working = exec.shared.results().working.borrow_mut();
     match around {
         Some(rows) => working.insert(id, rows),
         None => working.remove(&id),

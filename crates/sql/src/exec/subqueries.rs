@@ -59,7 +59,7 @@ impl Subquery {
             self.each_row(&mut exec, row, context, &mut |other| verdict.add(&values, comparisons, other, context))?;
             return Ok(verdict.answer());
         }
-        if is_same && let Some(value) = exec.shared.answers.borrow().values.get(&self.id) {
+        if is_same && let Some(value) = exec.shared.results().answers.borrow().values.get(&self.id) {
             return Ok(value.get().within(context.arena));
         }
         let value = if let Question::Array { is_nested } = self.question {
@@ -78,7 +78,7 @@ impl Subquery {
         if is_same {
             let before = exec.shared.memory.get();
             exec.keep(&[answer])?;
-            exec.shared.answers.borrow_mut().values.insert(self.id, value);
+            exec.shared.results().answers.borrow_mut().values.insert(self.id, value);
             exec.lasts(before);
         }
         Ok(answer)
@@ -147,7 +147,7 @@ impl Subquery {
         exec: Exec<'a>,
         context: &Context<'a>,
     ) -> Result<Datum<'a>, Failure> {
-        let has_rows = exec.shared.answers.borrow().rows.contains_key(&self.id);
+        let has_rows = exec.shared.results().answers.borrow().rows.contains_key(&self.id);
         let is_equality = !needs_all && comparisons.iter().all(|(function, _)| function.name == "=");
         if !has_rows {
             let before = exec.shared.memory.get();
@@ -169,10 +169,10 @@ impl Subquery {
                 }
                 Ok(Flow::More)
             })?;
-            exec.shared.answers.borrow_mut().rows.insert(self.id, rows);
+            exec.shared.results().answers.borrow_mut().rows.insert(self.id, rows);
             exec.lasts(before);
         }
-        let answers = exec.shared.answers.borrow();
+        let answers = exec.shared.results().answers.borrow();
         let rows = &answers.rows[&self.id];
         let mut verdict = Verdict::new(needs_all);
         if is_equality && !values.iter().any(|it| it.is_null()) {

@@ -2,7 +2,7 @@
 
 use super::times::later;
 use super::{Function, functions};
-use crate::context::Context;
+use crate::context::{Context, now};
 use crate::datum::{Datum, Interval};
 use crate::error::{SqlError, SqlState};
 use crate::text::{DAY, Zone, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
@@ -416,7 +416,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         age(to_local(timestamp(it[0]), context.zone), to_local(timestamp(it[1]), context.zone)).map(Datum::Interval)
     };
     "age"(Timestamp) -> Interval = |it, context| {
-        let today = to_local(context.now, context.zone).div_euclid(DAY) * DAY;
+        let today = to_local(context.now.get(), context.zone).div_euclid(DAY) * DAY;
         age(today, timestamp(it[0])).map(Datum::Interval)
     };
     "make_date"(Int4, Int4, Int4) -> Date = |it, _| Ok(Datum::Date(date_of(int(it[0]), int(it[1]), int(it[2]))? as i32));
@@ -460,8 +460,9 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         if is_infinite(micros) { return Ok(Datum::Null) }
         Ok(made(context, &shown(local, (local - micros) / 1_000_000, text(it[1]))))
     };
-    "clock_timestamp"() -> Timestamptz = |_, _| {
-        let now = polychron_base::clock::calendar_time().duration_since(std::time::UNIX_EPOCH);
-        Ok(Datum::Timestamp(now.map_or(0, |now| now.as_micros() as i64)))
+    "clock_timestamp"() -> Timestamptz = |_, context| {
+        // The transaction has begun before, also where nothing has asked for the time yet.
+        context.now.get();
+        Ok(Datum::Timestamp(now()))
     };
 };

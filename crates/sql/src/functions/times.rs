@@ -254,9 +254,9 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, context.zone))?;
         Ok(Datum::Timestamp(from_local(local, context.zone)))
     };
-    "now"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
-    "transaction_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
-    "statement_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
+    "now"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));
+    "transaction_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));
+    "statement_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));
 };
 
 /// A timestamp and a span, by the clock of the session's zone as far as the span has months and days.

@@ -3,16 +3,17 @@
 //! A transaction of the engine does not see tables that were made after it began. So one that defines a table is rolled back, and begun again with the table:
 //! what it has done is done again, and must answer what it has answered. Until it commits, what it has defined is known to its session alone.
 
-use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use hashbrown::DefaultHashBuilder;
 use polychron_base::TableId;
 use polychron_engine::open::Open;
 use polychron_engine::{Error, Interactive, Operations};
 
 use super::{Block, HERE, Session};
 use crate::catalog::{Changes, Object};
+use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::exec::foreign_keys::run_deferred;
@@ -37,6 +38,8 @@ struct Item {
 #[derive(Default)]
 pub(crate) struct Script {
     items: Vec<Item>,
+    /// What answers are hashed with.
+    hashes: DefaultHashBuilder,
     /// There were more statements than are kept.
     is_cut: bool,
     pub(crate) changes: Changes,
@@ -55,36 +58,42 @@ pub(super) struct Mark {
     deferred: usize,
 }
 
-/// Hashes what is written.
-struct Words(DefaultHasher);
-
-impl Write for Words {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
+/// Hashes a value: two that are shown differently differ, too.
+fn hash(value: Datum<'_>, into: &mut impl Hasher) {
+    std::mem::discriminant(&value).hash(into);
+    match value {
+        Datum::Null => {}
+        Datum::Bool(it) => it.hash(into),
+        Datum::Int(it) | Datum::Time(it) | Datum::Timestamp(it) => it.hash(into),
+        Datum::Float(it) => it.to_bits().hash(into),
+        Datum::Numeric(it) => (it.units(), it.scale()).hash(into),
+        Datum::Text(it) | Datum::Json(it) => it.hash(into),
+        Datum::Bytes(it) => it.hash(into),
+        Datum::Date(it) => it.hash(into),
+        Datum::Interval(it) => it.hash(into),
+        Datum::Uuid(it) => it.hash(into),
+        Datum::Array(it) => it.bytes().hash(into),
     }
 }
 
-fn sum<'d>(count: u64, values: impl Iterator<Item = Datum<'d>>) -> u64 {
-    let mut words = Words(DefaultHasher::new());
-    count.hash(&mut words.0);
-    values.for_each(|value| {
-        let _ = write!(words, "{value:?};");
-    });
-    words.0.finish()
-}
-
-/// What stands for an answer.
-pub(super) fn sum_of(outcome: &Outcome) -> u64 {
-    sum(outcome.count, outcome.rows.iter().flatten().map(OwnedDatum::get))
-}
-
-/// As [`sum_of`], of the same answer as rows.
-pub(super) fn sum_of_rows(rows: &Rows) -> u64 {
-    sum(rows.count(), rows.values())
-}
-
 impl Script {
+    fn sum<'d>(&self, count: u64, values: impl Iterator<Item = Datum<'d>>) -> u64 {
+        let mut hasher = self.hashes.build_hasher();
+        count.hash(&mut hasher);
+        values.for_each(|value| hash(value, &mut hasher));
+        hasher.finish()
+    }
+
+    /// What stands for an answer.
+    pub(super) fn sum_of(&self, outcome: &Outcome) -> u64 {
+        self.sum(outcome.count, outcome.rows.iter().flatten().map(OwnedDatum::get))
+    }
+
+    /// As [`Script::sum_of`], of the same answer as rows.
+    pub(super) fn sum_of_rows(&self, rows: &Rows) -> u64 {
+        self.sum(rows.count(), rows.values())
+    }
+
     pub(super) fn push(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], answer: u64) {
         if self.items.len() == LONGEST {
             self.is_cut = true;
@@ -151,9 +160,9 @@ impl<W: Interactive + 'static> Session<W> {
                 *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
             }
             let values: Vec<_> = item.values.iter().map(OwnedDatum::get).collect();
-            let now = block.now;
+            let now = Now::At(block.now);
             match held.with(|transaction| answer((&item.plan, &values), transaction, zone, now)).expect(HERE) {
-                Ok(outcome) if sum_of(&outcome) == item.answer => {}
+                Ok(outcome) if block.script.sum_of(&outcome) == item.answer => {}
                 // Others have changed meanwhile what the client knows.
                 Ok(_) => failure = Some(Error::Conflict.into()),
                 Err(failed) => failure = Some(failed),
@@ -174,7 +183,7 @@ impl<W: Interactive + 'static> Session<W> {
         let Some(Block { transaction: Some(transaction), has_failed: false, now, .. }) = &mut self.block else {
             return Ok(());
         };
-        let (deferred, now) = (self.drawn.take_deferred(), *now);
+        let (deferred, now) = (self.drawn.take_deferred(), Now::At(*now));
         let ran = transaction.with(|transaction| run_deferred(deferred, transaction, (zone, now))).expect(HERE);
         ran.map_err(|failure| self.fail(failure))
     }

@@ -224,14 +224,14 @@ fn read_zone(text: &str) -> Option<Zone> {
 /// The words that stand for a timestamp, in microseconds.
 fn special(trimmed: &str, context: &Context<'_>) -> Option<i64> {
     let midnight = |days: i64| {
-        let today = to_local(context.now, context.zone).div_euclid(DAY);
+        let today = to_local(context.now.get(), context.zone).div_euclid(DAY);
         from_local((today + days) * DAY, context.zone)
     };
     Some(match trimmed.to_ascii_lowercase().as_str() {
         "infinity" | "+infinity" => i64::MAX,
         "-infinity" => i64::MIN,
         "epoch" => 0,
-        "now" => context.now,
+        "now" => context.now.get(),
         "today" => midnight(0),
         "tomorrow" => midnight(1),
         "yesterday" => midnight(-1),
