@@ -139,9 +139,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted creation leaves it, and may be opened again.
     pub fn begin(files: &Files<D>, settings: Settings, report: &'r (dyn Fn(Progress) + Sync)) -> Result<Self, Error> {
         let failed = |error: LogError| error.of_database(&settings.path);
-        if let Some(complaint) = settings.log.complaint() {
-            return Err(Error::options(complaint));
-        }
+        settings.log.check()?;
         look(files, &settings, failed)?;
         let lock = files.lock().map_err(|error| failed(error.into()))?;
         let manifests = manifests_of(files, &settings, failed)?;

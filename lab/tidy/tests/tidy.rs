@@ -27,6 +27,7 @@ const NAMING: &[&str] = &[
     "crates/protocols/examples/",
     "lab/check/",
     "lab/compared/",
+    "lab/crash/tests/",
     "crates/polychron/",
     "crates/cli/tests/",
     "crates/sql/tests/",

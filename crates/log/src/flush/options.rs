@@ -1,5 +1,6 @@
 //! What a log takes of memory and disks, and when its answers leave.
 
+use polychron_base::Error;
 use polychron_base::clock::Duration;
 use polychron_engine::redo::Durability;
 
@@ -98,6 +99,14 @@ impl Options {
             shown_bytes: 64 << 10,
             ..Self::production(1)
         }
+    }
+
+    /// Refuses what a log cannot be.
+    ///
+    /// # Errors
+    /// [`Error::Options`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.complaint().map_or(Ok(()), |complaint| Err(Error::options(complaint)))
     }
 
     /// What is wrong with them.

@@ -11,8 +11,10 @@
 //! | 17– | content |
 //!
 //! So one that is damaged, left out, repeated or overtaken is recognised, whatever carries it. A connection begins with the standby's `Hello`, which the
-//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has: `Durable`. Nothing is kept of a message that is longer than the receiver expects.
+//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has, `Durable`: whenever that
+//! is more, and behind each `Alive`. Nothing is kept of a message that is longer than the receiver expects.
 
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::redo::Order;
 
 use crate::DatabaseId;
@@ -21,7 +23,7 @@ use crate::frame::{MAX_CONTENT_BYTES, frame_bytes};
 use crate::read::Cursor;
 
 /// The version of the messages. `Hello` and `Refused` stay as they are.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const ENVELOPE: usize = 16;
 /// The longest message that a primary expects.
 pub(super) const MOST_FROM_STANDBY: usize = 256;
@@ -284,6 +286,9 @@ fn refusal_of(number: u64) -> Option<Refusal> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled(pub(super) &'static str);
 
+/// So much of a message that is not whole yet shows that the other side goes on with it.
+const PART: usize = 64 << 10;
+
 /// Puts messages together from bytes as they come.
 #[derive(Debug)]
 pub(super) struct Decoder {
@@ -332,6 +337,38 @@ impl Decoder {
         let start = self.taken + ENVELOPE;
         self.taken = start + length as usize;
         Ok(Some(&self.bytes[start..self.taken]))
+    }
+
+    /// How many messages were taken, and how many parts have come of the next one.
+    fn progress(&self) -> (u64, usize) {
+        (self.next, (self.bytes.len() - self.taken) / PART)
+    }
+}
+
+/// For how long nothing has come that counts: a message, or a long part of one. Whoever sends single bytes says nothing.
+#[derive(Debug)]
+pub(super) struct Silence {
+    clock: SystemClock,
+    since_ns: u64,
+    progress: (u64, usize),
+}
+
+impl Silence {
+    /// A connection begins.
+    pub(super) fn begin() -> Self {
+        Self { clock: SystemClock::new(), since_ns: 0, progress: (0, 0) }
+    }
+
+    /// What has come was taken.
+    pub(super) fn note(&mut self, decoder: &Decoder) {
+        if self.progress != decoder.progress() {
+            (self.since_ns, self.progress) = (self.clock.now_ns(), decoder.progress());
+        }
+    }
+
+    /// How long it is.
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.since_ns))
     }
 }
 

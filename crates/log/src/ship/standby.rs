@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_base::clock::{Duration, SystemClock};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::{Mutex, MutexGuard};
 
 use super::marker::{self, Marked};
-use super::message::{Decoder, Durable, Hello, Mark, Message, encode, most_from_primary};
+use super::message::{Decoder, Durable, Hello, Mark, Message, Silence, encode, most_from_primary};
 use super::points::{Point, Points};
 use super::sender::Source;
 use super::show::{Showing, Unshown};
@@ -132,11 +132,12 @@ pub struct Standby<D: Disk> {
     /// How many messages it has sent, and the last epoch that it has said to be durable, on this connection.
     sent: u64,
     acknowledged: Option<u64>,
+    /// The primary wants to hear of it, be there more or not.
+    is_asked: bool,
     known: Option<Mark>,
     failed: Option<Trouble>,
     primary_epoch: u64,
-    clock: SystemClock,
-    heard_ns: u64,
+    silence: Silence,
 }
 
 /// A standby whose files were opened and read.
@@ -211,11 +212,11 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             identity,
             sent: 0,
             acknowledged: None,
+            is_asked: false,
             known,
             failed: None,
             primary_epoch: cursor.whole,
-            clock: SystemClock::new(),
-            heard_ns: 0,
+            silence: Silence::begin(),
         };
         let showing = Showing { points, tables, most_bytes: settings.log.shown_bytes };
         Ok(Self { report, standby, showing, newest, found, threads: settings.threads })
@@ -261,7 +262,7 @@ impl<D: Disk + Clone> Standby<D> {
 
     /// For how long nothing has been heard of the primary.
     pub fn silence(&self) -> Duration {
-        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
+        self.silence.time()
     }
 
     /// Whether it has stopped following until it is opened again.
@@ -280,19 +281,20 @@ impl<D: Disk + Clone> Standby<D> {
         (self.arrived, self.coming) = (Arrived::default(), None);
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
-        (self.sent, self.acknowledged) = (1, None);
-        self.heard_ns = self.clock.now_ns();
+        (self.sent, self.acknowledged, self.is_asked) = (1, None, false);
+        self.silence = Silence::begin();
         let manifests = self.following.manifests();
         let Manifest { database, incarnation, .. } = *manifests.current();
         let (end, last, mark) = (self.cursor, self.last, self.known.unwrap_or_default());
         Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
     }
 
-    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more.
+    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more or the primary has said that it is there.
     pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
         let framed = self.following.log.framed();
         let epoch = if left_out(ShipStep::AcknowledgeDurable) { self.cursor.whole } else { framed.epoch };
-        if !self.is_welcome || self.acknowledged.is_some_and(|said| said >= epoch) {
+        let is_asked = std::mem::take(&mut self.is_asked);
+        if !self.is_welcome || !is_asked && self.acknowledged.is_some_and(|said| said >= epoch) {
             return None;
         }
         self.acknowledged = Some(epoch);
@@ -323,12 +325,12 @@ impl<D: Disk + Clone> Standby<D> {
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         self.check()?;
         self.decoder.push(bytes);
-        self.heard_ns = self.clock.now_ns();
         let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
         let result = match self.take_all(&mut decoder) {
             Err(trouble) if trouble.is_of_standby() => Err(trouble),
             taken => self.keep().and(taken),
         };
+        self.silence.note(&decoder);
         match &result {
             Ok(()) => self.decoder = decoder,
             // Room may come back.
@@ -372,6 +374,7 @@ impl<D: Disk + Clone> Standby<D> {
             Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame),
             Message::Alive { epoch, .. } if self.is_welcome => {
                 self.primary_epoch = self.primary_epoch.max(*epoch);
+                self.is_asked = true;
                 Ok(())
             }
             _ => Err(Trouble::Garbled("a message is not one that a standby expects")),
