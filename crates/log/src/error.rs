@@ -119,9 +119,9 @@ impl Error {
         let path = path.to_owned();
         let reason = self.to_string();
         match self {
-            Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) => match error.cause {
+            Self::Disk(ref error) | Self::Manifest(manifest::Error::Disk(ref error)) => match error.cause {
                 disk::Cause::Locked { holder } => Told::in_use(path, holder),
-                disk::Cause::Full => Told::disk_full(path, reason),
+                disk::Cause::Full if error.is_full() => Told::disk_full(path, reason),
                 // What a manifest names is there.
                 disk::Cause::NotFound => Told::corrupt(path, reason),
                 _ => Told::inaccessible(path, reason),

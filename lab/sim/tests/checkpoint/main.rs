@@ -218,7 +218,7 @@ fn so_it_does_at_a_second_one() {
 #[test]
 fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
     let trials = trials();
-    for fault in [Fault::Fail, Fault::FailForEver] {
+    for fault in [Fault::Fail, Fault::FailForEver, Fault::SyncFull] {
         for seed in runs(1) {
             let start = SimulatedDisk::new(seed);
             fail_everywhere(&start, &Ledger::default(), Run::new(seed, STEPS), fault, &mut |first, disk, ledger| {
