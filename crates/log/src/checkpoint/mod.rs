@@ -53,6 +53,11 @@ impl Range {
     /// How many bits a range fixes at most.
     pub const MAX_BITS: u8 = 8;
 
+    /// The one of so many bits that has the keys of a hash.
+    pub(crate) fn of(hash: u32, bits: u8) -> Self {
+        Self { bits, prefix: first_bits(hash, bits) }
+    }
+
     /// Whether a key of this hash is in it.
     #[inline]
     pub fn has(self, hash: u32) -> bool {

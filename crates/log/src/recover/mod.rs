@@ -169,6 +169,11 @@ impl Tail {
         }
     }
 
+    /// The hash of the first key that a record changes, by which keys belong to ranges.
+    pub(crate) fn hash_of(&mut self, record: &Record<'_>) -> Option<u32> {
+        self.own.first_key(&self.shared, record.body()).map(crate::checkpoint::hash)
+    }
+
     fn send(&mut self) {
         let chunk = std::mem::take(&mut self.chunk);
         if let Some(chunks) = &self.chunks {

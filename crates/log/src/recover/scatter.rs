@@ -99,6 +99,17 @@ impl Scatter {
         Ok(())
     }
 
+    /// The key of a record's first change, if it has a table.
+    pub(super) fn first_key<'k>(&'k mut self, shared: &Shared, body: &'k [u8]) -> Option<&'k [u8]> {
+        match changes_of(body).next()?.ok()? {
+            Change::Put { table, row } => {
+                let table = shared.tables.get(shared.tables.number(table)?);
+                table.key_of_encoded(row, &mut self.row, &mut self.key).ok()
+            }
+            Change::Patch { key, .. } | Change::Delete { key, .. } => Some(key),
+        }
+    }
+
     /// Hands over what waits.
     pub(super) fn flush(&mut self, shared: &Shared) {
         (0..self.parts.len()).for_each(|part| hand_over(&mut self.parts, shared, part));
