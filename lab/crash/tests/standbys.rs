@@ -370,21 +370,6 @@ fn a_stopped_standby_holds_up_answers_alone() {
     standby.end();
 }
 
-/// A standby that says nothing is not counted as connected for long, although its system keeps the connection.
-#[test]
-fn a_stopped_standby_is_noticed() {
-    let (_directory, path, [copy, _]) = places();
-    let database = serving(0, LONGEST).open(&path).unwrap();
-    let connected = || database.replication().unwrap().acknowledged.len();
-    let standby = Process::standby("", "cicada", &copy, &address(&database));
-    wait_until("it follows", || connected() == 1);
-    standby.signal("STOP");
-    wait_until("it is noticed", || connected() == 0);
-    standby.signal("CONT");
-    wait_until("it follows again", || connected() == 1);
-    standby.end();
-}
-
 /// The primary is stopped: a standby says that it is not connected, and follows when it goes on.
 #[test]
 fn a_stopped_primary_is_noticed() {

@@ -11,8 +11,7 @@
 //! | 17– | content |
 //!
 //! So one that is damaged, left out, repeated or overtaken is recognised, whatever carries it. A connection begins with the standby's `Hello`, which the
-//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has, `Durable`: whenever that
-//! is more, and behind each `Alive`. Nothing is kept of a message that is longer than the receiver expects.
+//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has: `Durable`. Nothing is kept of a message that is longer than the receiver expects.
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::redo::Order;
@@ -23,7 +22,7 @@ use crate::frame::{MAX_CONTENT_BYTES, frame_bytes};
 use crate::read::Cursor;
 
 /// The version of the messages. `Hello` and `Refused` stay as they are.
-const VERSION: u32 = 3;
+const VERSION: u32 = 2;
 const ENVELOPE: usize = 16;
 /// The longest message that a primary expects.
 pub(super) const MOST_FROM_STANDBY: usize = 256;

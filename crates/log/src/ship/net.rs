@@ -18,11 +18,11 @@ use crate::disk::Disk;
 const LISTEN: Duration = Duration::from_millis(20);
 /// For how long a primary waits for what a standby says first.
 const GREETING: Duration = Duration::from_secs(5);
-/// A connection on which nothing can be sent, or a standby says nothing, for so long ends.
-const LOST: Duration = Duration::from_secs(10);
+/// A connection on which nothing can be sent for so long ends.
+const WRITE: Duration = Duration::from_secs(10);
 /// A primary with nothing to send looks after so long whether it can have the last transactions seen.
 const IDLE: Duration = Duration::from_millis(5);
-/// It says so often that it is there, and the standby what it has.
+/// It says so often that it is there.
 const ALIVE: Duration = Duration::from_secs(1);
 /// How long a standby waits for bytes before it looks at something else.
 pub const LOOK: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ impl Connection {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(lost)?;
                     stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
-                    stream.set_write_timeout(Some(LOST)).map_err(lost)?;
+                    stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
                     return Ok(Self { stream, buffer: vec![0; READ].into_boxed_slice() });
                 }
                 Err(error) => last = Some(error),
@@ -234,7 +234,7 @@ fn serve<S: Shipped>(
 ) -> Result<(), Trouble> {
     stream.set_nonblocking(false).map_err(lost)?;
     stream.set_nodelay(true).map_err(lost)?;
-    stream.set_write_timeout(Some(LOST)).map_err(lost)?;
+    stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
     stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
     let (clock, mut buffer) = (SystemClock::new(), [0; 1024]);
     while sender.is_silent() {
@@ -290,9 +290,6 @@ fn hear<S: Shipped>(
     while !is_over() {
         let count = read(stream, &mut buffer)?;
         hearing.receive(&buffer[..count], shipped.source())?;
-        if hearing.silence() > LOST {
-            return Err(Trouble::Lost("the standby has said nothing for a while".to_owned()));
-        }
     }
     Ok(())
 }
@@ -306,11 +303,6 @@ fn send<S: Shipped>(
     let (clock, mut said) = (SystemClock::new(), 0);
     while !is_over() {
         let source = shipped.source();
-        if sender.cursor().is_some() && clock.now_ns() - said > ALIVE.as_nanos() as u64 {
-            said = clock.now_ns();
-            let message = sender.alive(source);
-            write(stream, &message)?;
-        }
         if let Some(message) = sender.next(source)? {
             write(stream, &message)?;
             continue;
@@ -321,6 +313,11 @@ fn send<S: Shipped>(
         source.log.cover();
         if let Some(cursor) = sender.cursor() {
             source.log.await_frame(cursor, IDLE);
+        }
+        if clock.now_ns() - said > ALIVE.as_nanos() as u64 {
+            said = clock.now_ns();
+            let message = sender.alive(source);
+            write(stream, &message)?;
         }
     }
     Ok(())

@@ -1,12 +1,11 @@
 //! What a primary does for one standby: it looks where the standby is, and sends what comes behind that.
 
-use polychron_base::clock::Duration;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
 use polychron_sync::Mutex;
 
 use super::base::Basing;
-use super::message::{Decoder, Hello, MOST_FROM_STANDBY, Mark, Message, Refusal, Silence, encode};
+use super::message::{Decoder, Hello, MOST_FROM_STANDBY, Mark, Message, Refusal, encode};
 use super::{Trouble, refused};
 use crate::DatabaseId;
 use crate::checkpoint::{Checkpoints, run};
@@ -59,7 +58,6 @@ pub struct Hearing {
     /// The connection's number; none if the standby has nothing to say.
     connection: Option<u64>,
     unsure: u64,
-    silence: Silence,
 }
 
 enum State<D: Disk> {
@@ -132,7 +130,7 @@ impl<D: Disk + Clone> Sender<D> {
     pub fn hearing(&mut self) -> Hearing {
         let decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
         let connection = self.hold.filter(|_| self.cursor().is_some());
-        Hearing { decoder, connection, unsure: self.unsure, silence: Silence::begin() }
+        Hearing { decoder, connection, unsure: self.unsure }
     }
 
     /// The next message, if there is something to send now.
@@ -280,11 +278,6 @@ impl<D: Disk + Clone> Sender<D> {
 }
 
 impl Hearing {
-    /// For how long the standby has said nothing, if it has anything to say.
-    pub fn silence(&self) -> Duration {
-        self.connection.map_or(Duration::ZERO, |_| self.silence.time())
-    }
-
     /// Takes what the standby says: what it has durably.
     ///
     /// # Errors
@@ -306,7 +299,6 @@ impl Hearing {
                 source.log.acknowledge(said.standby, Replica { connection, epoch: said.epoch, consistent });
             }
         }
-        self.silence.note(&self.decoder);
         Ok(())
     }
 }

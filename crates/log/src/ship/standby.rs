@@ -132,8 +132,6 @@ pub struct Standby<D: Disk> {
     /// How many messages it has sent, and the last epoch that it has said to be durable, on this connection.
     sent: u64,
     acknowledged: Option<u64>,
-    /// The primary wants to hear of it, be there more or not.
-    is_asked: bool,
     known: Option<Mark>,
     failed: Option<Trouble>,
     primary_epoch: u64,
@@ -212,7 +210,6 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             identity,
             sent: 0,
             acknowledged: None,
-            is_asked: false,
             known,
             failed: None,
             primary_epoch: cursor.whole,
@@ -281,7 +278,7 @@ impl<D: Disk + Clone> Standby<D> {
         (self.arrived, self.coming) = (Arrived::default(), None);
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
-        (self.sent, self.acknowledged, self.is_asked) = (1, None, false);
+        (self.sent, self.acknowledged) = (1, None);
         self.silence = Silence::begin();
         let manifests = self.following.manifests();
         let Manifest { database, incarnation, .. } = *manifests.current();
@@ -289,12 +286,11 @@ impl<D: Disk + Clone> Standby<D> {
         Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
     }
 
-    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more or the primary has said that it is there.
+    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more.
     pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
         let framed = self.following.log.framed();
         let epoch = if left_out(ShipStep::AcknowledgeDurable) { self.cursor.whole } else { framed.epoch };
-        let is_asked = std::mem::take(&mut self.is_asked);
-        if !self.is_welcome || !is_asked && self.acknowledged.is_some_and(|said| said >= epoch) {
+        if !self.is_welcome || self.acknowledged.is_some_and(|said| said >= epoch) {
             return None;
         }
         self.acknowledged = Some(epoch);
@@ -374,7 +370,6 @@ impl<D: Disk + Clone> Standby<D> {
             Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame),
             Message::Alive { epoch, .. } if self.is_welcome => {
                 self.primary_epoch = self.primary_epoch.max(*epoch);
-                self.is_asked = true;
                 Ok(())
             }
             _ => Err(Trouble::Garbled("a message is not one that a standby expects")),
