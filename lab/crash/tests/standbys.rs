@@ -132,6 +132,18 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
+    /// Stops it, and waits until none of its threads runs any longer.
+    fn stop(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        wait_until("it is stopped", || {
+            let stat =
+                |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let tasks = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
+            tasks.map(stat).all(|status| status.contains("State:\tT"))
+        });
+    }
+
     fn end(mut self) {
         drop(self.stdin.take());
         for _ in 0..LONGEST.as_millis() / 10 {
@@ -343,7 +355,7 @@ fn a_stopped_standby_holds_up_answers_alone() {
     let (at, rows) = (address(&database), items(&database));
     let mut standby = Process::standby("", "cicada", &copy, &at);
     wait_until("it follows", || put(&database, &rows, &item(0, 0, 0)).is_ok());
-    standby.signal("STOP");
+    standby.stop();
     let refused = put(&database, &rows, &item(1, 1, 0));
     assert!(matches!(refused, Err(Error::NotReplicated(_))), "{refused:?}");
     let eventually = database.with(polychron::Durability::Eventual(Duration::from_millis(1)));
@@ -363,7 +375,7 @@ fn a_stopped_standby_holds_up_answers_alone() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(standby.ask("show 1"), "Some(2)", "{}", standby.ask("status"));
-    standby.signal("STOP");
+    standby.stop();
     let _ = put(&database, &rows, &item(3, 3, 900_000));
     in_time("the primary ends", move || database.close()).unwrap();
     standby.signal("CONT");
@@ -379,7 +391,7 @@ fn a_stopped_primary_is_noticed() {
     primary.ask("put 0 1 10");
     let standby = builder("cicada").open_standby(&copy, &at).unwrap();
     wait_until("it follows", || number(&standby, 0) == Some(1));
-    primary.signal("STOP");
+    primary.stop();
     wait_until("it is noticed", || !standby.standby().unwrap().is_connected);
     primary.signal("CONT");
     primary.ask("put 0 2 10");
