@@ -290,7 +290,7 @@ impl Newest {
         let table = self.tables.get(number);
         for (looked, row) in group.rows() {
             let part = &self.parts[looked.part];
-            let found = looked.likely.and_then(|_| part.find(number, looked.hash, row.key));
+            let found = looked.likely.and_then(|likely| part.find(number, likely, looked.hash, row.key));
             if found.is_some_and(Entry::meet) && !left_out(RecoveryStep::RefuseTwice) {
                 return Err(table.fault(row.key, RowFault::Twice).into());
             }
