@@ -193,16 +193,20 @@ pub trait StoreWorker: Send {
     #[inline]
     fn has_gathered(&mut self, _tables: &[Option<Arc<StoreTable<Self::Store>>>]) {}
 
-    /// Waits before the next attempt: see [`Interactive::back_off`].
-    fn wait(&mut self, attempts: u64);
+    /// Waits before the next attempt: see [`Interactive::back_off`]. Nothing to do where transactions do not conflict.
+    fn wait(&mut self, _attempts: u64) {}
 
     /// See [`Interactive::waits_for_itself`].
     fn waits_for_itself(&self) -> Option<Error> {
         None
     }
 
-    /// Does pending background work: see [`Worker::maintain`]. No transaction is open.
-    fn maintain_stores(&mut self);
+    /// Does pending background work: see [`Worker::maintain`]. No transaction is open. By default, what was retired and dropped is freed.
+    fn maintain_stores(&mut self) {
+        let (local, _, database) = self.parts_mut();
+        local.collect();
+        database.deferred_drops.maintain(&database.catalog, database.epochs());
+    }
 
     /// See [`Worker::read_one`].
     ///
