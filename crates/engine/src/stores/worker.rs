@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, TableId};
+use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_memory::{Guard, Local};
 use polychron_schema::{Projection, RowRef};
 
 use super::table::dropped_among;
 use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
+use crate::nested::Nested;
 use crate::options::Retry;
 use crate::redo::Ticket;
 use crate::single::ReadOne;
@@ -86,6 +88,20 @@ impl<S: Keyed> WorkerBase<S> {
         index_refs: impl FnOnce() -> P,
     ) -> Option<IndexRef> {
         if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
+    }
+
+    /// Keeps why the running transaction of a database, known by its number, conflicts.
+    #[cold]
+    pub fn keep_abort(
+        &mut self,
+        (nested, database): (&mut Nested, u32),
+        reason: Reason,
+        IndexRef { table, index }: IndexRef,
+        key: Option<KeyPreview>,
+    ) {
+        let mut abort = Abort { reason, table, index, key, opponent: None };
+        nested.conflicts(database, &mut abort);
+        self.last_abort = Some(abort);
     }
 
     /// The guard of a snapshot leaves its epoch for another one: what was found so far is no longer looked at, but the keys that a batch has declared
