@@ -121,7 +121,7 @@ impl<D: Disk + Clone> Basing<D> {
 pub struct Base<D: Disk> {
     files: Files<D>,
     decoder: Decoder,
-    /// What all is about, once that has come.
+    /// The description of the copy, once it has come.
     manifest: Option<(Manifest, u64)>,
     /// How many files of the checkpoint and of the log have come.
     checkpoint_files: u32,
@@ -166,7 +166,7 @@ impl<D: Disk + Clone> Base<D> {
         }))
     }
 
-    /// What the standby says at the beginning of the connection.
+    /// The standby's first message on the connection.
     pub fn hello(&self) -> Vec<u8> {
         let end = Cursor { number: 0, offset: 0, whole: 0, incarnation: 0, before: 0, is_unfinished: false };
         let (database, mark) = (DatabaseId(0), Mark::default());
