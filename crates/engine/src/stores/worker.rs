@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, TableId};
+use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_memory::{Guard, Local};
 use polychron_schema::{Projection, RowRef};
 
 use super::table::dropped_among;
 use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
+use crate::nested::Nested;
 use crate::options::Retry;
 use crate::redo::Ticket;
 use crate::single::ReadOne;
@@ -86,6 +88,20 @@ impl<S: Keyed> WorkerBase<S> {
         index_refs: impl FnOnce() -> P,
     ) -> Option<IndexRef> {
         if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
+    }
+
+    /// Keeps why the running transaction of a database, known by its number, conflicts.
+    #[cold]
+    pub fn keep_abort(
+        &mut self,
+        (nested, database): (&mut Nested, u32),
+        reason: Reason,
+        IndexRef { table, index }: IndexRef,
+        key: Option<KeyPreview>,
+    ) {
+        let mut abort = Abort { reason, table, index, key, opponent: None };
+        nested.conflicts(database, &mut abort);
+        self.last_abort = Some(abort);
     }
 
     /// The guard of a snapshot leaves its epoch for another one: what was found so far is no longer looked at, but the keys that a batch has declared
@@ -193,16 +209,20 @@ pub trait StoreWorker: Send {
     #[inline]
     fn has_gathered(&mut self, _tables: &[Option<Arc<StoreTable<Self::Store>>>]) {}
 
-    /// Waits before the next attempt: see [`Interactive::back_off`].
-    fn wait(&mut self, attempts: u64);
+    /// Waits before the next attempt: see [`Interactive::back_off`]. Nothing to do where transactions do not conflict.
+    fn wait(&mut self, _attempts: u64) {}
 
     /// See [`Interactive::waits_for_itself`].
     fn waits_for_itself(&self) -> Option<Error> {
         None
     }
 
-    /// Does pending background work: see [`Worker::maintain`]. No transaction is open.
-    fn maintain_stores(&mut self);
+    /// Does pending background work: see [`Worker::maintain`]. No transaction is open. By default, what was retired and dropped is freed.
+    fn maintain_stores(&mut self) {
+        let (local, _, database) = self.parts_mut();
+        local.collect();
+        database.deferred_drops.maintain(&database.catalog, database.epochs());
+    }
 
     /// See [`Worker::read_one`].
     ///

@@ -31,7 +31,7 @@ const BEFORE_ALL: u64 = 0;
 /// Hands out the records of a log behind the manifest's checkpoint.
 pub(crate) type ReadLog<'f> = dyn Fn(&mut dyn FnMut(Logged<'_>)) -> Result<(), Error> + 'f;
 
-/// What a checkpoint is made of.
+/// The sources of a checkpoint.
 pub(crate) struct Fold<'f, D: Disk, E: Disk> {
     pub(crate) files: &'f Files<D>,
     /// Where it is written, and of which database.
@@ -50,7 +50,7 @@ pub(crate) struct Fold<'f, D: Disk, E: Disk> {
     pub(crate) kept: Kept,
 }
 
-/// What is kept as it is.
+/// The files that are kept as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Files of tables of which nothing, or little, was logged, and records that may still be followed by lower ones.
@@ -188,7 +188,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         }
     }
 
-    /// What the checkpoint before has carried and the log has of a range, if it takes no more memory than it may. The records that are carried on are
+    /// The records of a range that the checkpoint before has carried, and those of the log, if they take no more memory than they may. Carried records are
     /// written in any case.
     fn gather(&self, range: Range, carried: Option<&mut Carried<'_, E>>) -> Result<Gathered, Error> {
         let is_last = range.bits >= Range::MAX_BITS;
@@ -254,7 +254,7 @@ impl<D: Disk> Carried<'_, D> {
     }
 }
 
-/// What came of one reading of the log.
+/// The result of one reading of the log.
 enum Gathered {
     All(Newest),
     /// It takes too much memory, and probably so many times less in so many parts.
@@ -271,7 +271,7 @@ enum Gathered {
 struct Gatherer<'g, 'f, E: Disk> {
     last: Framed,
     most_bytes: usize,
-    /// What it takes without a record.
+    /// Its size without a record.
     least_bytes: usize,
     /// `None` once it has taken too much memory.
     tail: Option<Tail>,

@@ -1,8 +1,8 @@
-//! What goes wrong with files.
+//! Errors of files.
 
 use std::fmt;
 
-/// What was tried.
+/// The operation that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// [`Files::create`](super::Files::create).
@@ -122,7 +122,7 @@ impl fmt::Display for Holder {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {operation} {}: {cause}", Place(self))]
 pub struct Error {
-    /// What was tried.
+    /// The operation that was tried.
     pub operation: Operation,
     /// On which file or directory: the path from the root, which is itself empty.
     pub path: String,

@@ -22,7 +22,7 @@ const SHORT: usize = 16;
 const LONG: u8 = u8::MAX;
 const FIRST_SLOTS: usize = 16;
 
-/// What is known of a key. In one cache line.
+/// The knowledge of a key, in one cache line.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Of the newest put or deletion.

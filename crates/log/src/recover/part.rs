@@ -1,4 +1,4 @@
-//! What is known of the keys whose hashes belong to one part.
+//! The keys whose hashes belong to one part.
 
 use std::cmp::Ordering;
 
@@ -77,11 +77,11 @@ pub(super) struct Incoming<'b> {
     pub(super) sequence: u32,
     pub(super) key: &'b [u8],
     pub(super) kind: Kind,
-    /// What [`Words::encoded`] or [`Ranges::encoded`] gives.
+    /// The result of [`Words::encoded`] or [`Ranges::encoded`].
     pub(super) bytes: &'b [u8],
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The row is so many words.
@@ -125,13 +125,13 @@ pub(super) struct Part {
     eras: Eras,
 }
 
-/// What lies under a key's patches.
+/// The row under a key's patches.
 pub(super) enum Below<'p> {
     /// This row.
     Row(Words<'p>),
     /// No row.
     Nothing,
-    /// What the checkpoint has.
+    /// The checkpoint's row.
     Checkpoint,
 }
 
@@ -336,6 +336,20 @@ impl Part {
     pub(super) fn ranges(&self, number: u32) -> Ranges<'_> {
         let patch = &self.patches[number as usize];
         Ranges::of(self.arena.get(patch.encoded), u64::from(patch.ranges))
+    }
+
+    /// The words that patches of one row have changed, each as the last of them left it, by position.
+    pub(super) fn newest(&self, patches: &[u32]) -> Vec<(usize, u64)> {
+        let mut patched: Vec<(usize, u64)> = Vec::new();
+        for (first, words) in patches.iter().flat_map(|number| self.ranges(*number)) {
+            patched.extend((first..).zip(words));
+        }
+        // The newest last.
+        patched.sort_by_key(|(at, _)| *at);
+        patched.reverse();
+        patched.dedup_by_key(|(at, _)| *at);
+        patched.reverse();
+        patched
     }
 }
 

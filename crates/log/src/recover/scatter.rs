@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::frame::{Change, changes_of};
 use crate::steps::RecoveryStep;
 
-/// What one thread has of changes that their parts do not have yet.
+/// The changes that one thread has and their parts do not have yet.
 pub(super) struct Scatter {
     parts: Vec<Block>,
     /// How many rows were put.

@@ -68,7 +68,7 @@ impl Sink for WordSink<'_> {
     }
 }
 
-/// What of a word does not fit behind so many bits of another one: nothing, if there are none.
+/// The bits of a word that do not fit behind so many bits of another one: none, if there are none.
 #[inline]
 fn rest(word: u64, bits: u32) -> u64 {
     word >> 1 >> (63 - bits)

@@ -123,7 +123,7 @@ pub struct Base<D: Disk> {
     files: Files<D>,
     decoder: Decoder,
     silence: Silence,
-    /// What all is about, once that has come.
+    /// The description of the copy, once it has come.
     manifest: Option<(Manifest, u64)>,
     /// How many files of the checkpoint and of the log have come.
     checkpoint_files: u32,
@@ -174,7 +174,7 @@ impl<D: Disk + Clone> Base<D> {
         self.silence.time()
     }
 
-    /// What the standby says at the beginning of the connection.
+    /// The standby's first message on the connection.
     pub fn hello(&mut self) -> Vec<u8> {
         self.silence = Silence::begin();
         let end = Cursor { number: 0, offset: 0, whole: 0, incarnation: 0, before: 0, is_unfinished: false };

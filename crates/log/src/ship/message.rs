@@ -1,4 +1,4 @@
-//! What a primary and a standby tell each other.
+//! The messages between a primary and a standby.
 //!
 //! A message is an envelope of four numbers, all of them little-endian, and its content:
 //!
@@ -41,7 +41,7 @@ pub struct Mark {
     pub(crate) generation: u64,
 }
 
-/// What a standby has.
+/// The state of a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     /// The database; 0 of a standby that has nothing yet.
@@ -56,14 +56,14 @@ pub(super) struct Hello {
     pub(super) mark: Mark,
 }
 
-/// What a standby has durably, of frames that the primary on this connection has or has sent.
+/// The position up to which a standby is durable, of frames that the primary on this connection has or has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Durable {
     /// Which standby it is, however often it connects.
     pub(super) standby: u128,
     /// All up to this epoch.
     pub(super) epoch: u64,
-    /// What the last frame of that says has ended, of this opening of the database.
+    /// This opening, and the order up to which its transactions have ended, by the last of those frames.
     pub(super) incarnation: u64,
     pub(super) consistent: Order,
 }
@@ -83,7 +83,7 @@ pub(super) enum Refusal {
     TooFarBehind = 5,
 }
 
-/// What a file of a new standby is.
+/// The kind of a new standby's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// The file of the checkpoint that the manifest names at this place.

@@ -64,7 +64,7 @@ impl Connection {
         self.stream.write_all(bytes).map_err(lost)
     }
 
-    /// What has come, within [`LOOK`]; nothing if nothing has.
+    /// The bytes that have come within [`LOOK`]; none if none have.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
@@ -89,7 +89,7 @@ fn read(mut stream: &TcpStream, into: &mut [u8]) -> Result<usize, Trouble> {
     }
 }
 
-/// What a primary listens with. Dropped, it ends all connections.
+/// The listener of a primary. Dropped, it ends all connections.
 pub struct Listener {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -110,7 +110,7 @@ impl Listener {
     /// Listens at an address for standbys.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open<S: Shipped>(address: &str, shipped: Arc<S>) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;

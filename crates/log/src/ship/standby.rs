@@ -1,4 +1,4 @@
-//! What a standby does: it takes frames that follow, makes them durable, and says so. What it shows of them is `show`'s.
+//! The work of a standby: it takes frames that follow, makes them durable, and says so. Showing them is the work of `show`.
 
 use std::sync::{Arc, PoisonError};
 
@@ -37,7 +37,7 @@ pub struct Following<D: Disk> {
 }
 
 impl<D: Disk + Clone> Following<D> {
-    /// What others are sent of it.
+    /// The part of it that others are sent.
     pub fn source(&self) -> Source<'_, D> {
         Source { log: &self.log, manifests: &self.manifests, checkpoints: &self.checkpoints }
     }
@@ -67,7 +67,7 @@ impl<D: Disk + Clone> Following<D> {
         })
     }
 
-    /// What errors call the standby.
+    /// The standby's name in errors.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -233,7 +233,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
     /// Hands out the rows, and answers how many there are.
     ///
     /// # Errors
-    /// What `sink` says, and what is wrong with the rows.
+    /// Errors of `sink`, and faults of the rows.
     pub fn load(&mut self, sink: &dyn Load) -> Result<u64, polychron_base::Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Standby { files, following, .. } = &self.standby;
@@ -270,7 +270,7 @@ impl<D: Disk + Clone> Standby<D> {
     /// A connection begins: what the standby says first.
     ///
     /// # Errors
-    /// What has ended the standby before.
+    /// The error that has ended the standby before.
     pub fn hello(&mut self) -> Result<Vec<u8>, Trouble> {
         self.check()?;
         (self.decoder, self.is_welcome) = (Decoder::new(most_from_primary()), false);
@@ -286,7 +286,7 @@ impl<D: Disk + Clone> Standby<D> {
         Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
     }
 
-    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more.
+    /// The report to the primary: what is durable here, once it is welcome, and whenever that is more.
     pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
         let framed = self.following.log.framed();
         let epoch = if left_out(ShipStep::AcknowledgeDurable) { self.cursor.whole } else { framed.epoch };
