@@ -268,24 +268,26 @@ impl<W: StoreWorker> Worker for W {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
 
-    /// In groups: the records of a whole group are brought into the caches before its procedures run one after the other.
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
-        for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
-            // While it is in no epoch. Each procedure learns of a refusal for itself.
-            let _ = self.admit();
-            let group = Group::begin(self, procedures);
-            for (position, procedure) in procedures.iter_mut().enumerate() {
-                if W::HOLDS_GROUPS {
-                    group.0.parts_mut().1.hints.put_in_force(position);
-                }
-                let outcome = group.0.execute(procedure);
-                done(number * GROUP + position, outcome);
-            }
-        }
+        execute_in_groups(self, procedures, done, Worker::execute);
+    }
+
+    /// Submitted procedures are driven by what is compiled once for all of them.
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &(impl Fn(usize, Result<P::Output, P::Error>) + Sync),
+        others: impl FnOnce(&mut Self),
+    ) {
+        execute_in_groups(self, procedures, &mut |position, outcome| done(position, outcome), |worker, procedure| {
+            worker.ask(procedure);
+            drive::execute_unnamed(worker, Mode::ReadWrite, procedure)
+        });
+        others(self);
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
@@ -327,6 +329,27 @@ impl<W: StoreWorker> Worker for W {
     fn maintain(&mut self) {
         self.end_leaked();
         self.maintain_stores();
+    }
+}
+
+/// Executes procedures in groups: the records of a whole group are brought into the caches before its procedures run one after the other.
+fn execute_in_groups<W: StoreWorker, P: Procedure>(
+    worker: &mut W,
+    procedures: &mut [P],
+    done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
+    execute: impl Fn(&mut W, &mut P) -> Result<P::Output, P::Error>,
+) {
+    for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
+        // While it is in no epoch. Each procedure learns of a refusal for itself.
+        let _ = worker.admit();
+        let group = Group::begin(worker, procedures);
+        for (position, procedure) in procedures.iter_mut().enumerate() {
+            if W::HOLDS_GROUPS {
+                group.0.parts_mut().1.hints.put_in_force(position);
+            }
+            let outcome = execute(group.0, procedure);
+            done(number * GROUP + position, outcome);
+        }
     }
 }
 
