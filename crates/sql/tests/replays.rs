@@ -185,3 +185,18 @@ fn a_definition_alone_has_no_conflict() {
         );
     }
 }
+
+fn a_parent_goes_before_the_commit<P: Protocol<Worker: Interactive>>() {
+    let [mut one, mut other] = connections::<P>();
+    all(&mut one, &[CHILD, "BEGIN", "SELECT count(v) FROM t WHERE id = 2", "INSERT INTO c VALUES (1, 3)"]);
+    all(&mut other, &["DELETE FROM t WHERE id = 3"]);
+    assert_eq!(failure(&mut one, &["COMMIT"]), Some("23503"), "{}", P::NAME);
+    assert_eq!(run(&mut other, "SELECT count(*) FROM c").unwrap(), "0", "{}", P::NAME);
+}
+
+#[test]
+fn deferred_checks_are_made_again_after_a_conflict_of_the_commit() {
+    a_parent_goes_before_the_commit::<Cicada>();
+    a_parent_goes_before_the_commit::<Maflingo>();
+    a_parent_goes_before_the_commit::<Hyper>();
+}
