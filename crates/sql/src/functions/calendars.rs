@@ -5,6 +5,7 @@ use super::{Function, functions};
 use crate::context::Context;
 use crate::datum::{Datum, Interval};
 use crate::error::{SqlError, SqlState};
+use crate::tape::volatile;
 use crate::text::{DAY, Zone, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
 
 fn timestamp(datum: Datum<'_>) -> i64 {
@@ -461,7 +462,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         Ok(made(context, &shown(local, (local - micros) / 1_000_000, text(it[1]))))
     };
     "clock_timestamp"() -> Timestamptz = |_, _| {
-        let now = polychron_base::clock::calendar_time().duration_since(std::time::UNIX_EPOCH);
-        Ok(Datum::Timestamp(now.map_or(0, |now| now.as_micros() as i64)))
+        let now = || polychron_base::clock::calendar_time().duration_since(std::time::UNIX_EPOCH);
+        Ok(Datum::Timestamp(volatile(|| now().map_or(0, |now| now.as_micros())) as i64))
     };
 };
