@@ -219,7 +219,7 @@ impl Binder<'_> {
             _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
             "pg_get_constraintdef" | "pg_get_indexdef" | "pg_get_viewdef" => self.definition(name, arguments),
             "pg_get_serial_sequence" => self.serial_sequence(arguments),
-            "to_regclass" => self.to_regclass(arguments),
+            "to_regclass" => self.known_regclass(arguments),
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }

@@ -141,7 +141,7 @@ impl Binder<'_> {
     }
 
     /// `to_regclass`: the relation of this name, or NULL.
-    pub(in crate::bind) fn to_regclass(&mut self, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(in crate::bind) fn known_regclass(&mut self, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let first = arguments.pop().filter(|_| arguments.is_empty());
         let Some(name) = first.as_ref().and_then(known_text) else {
             return Err(SqlError::unsupported("to_regclass of a computed name"));
