@@ -454,7 +454,7 @@ fn a_standby_of_another_database_does_not_count() {
         let refused = put(&another, &rows, &item(1, 100 + number, 1));
         assert!(matches!(&refused, Err(Error::NotReplicated(few)) if few.acknowledged == 0), "{refused:?}");
     }
-    assert_eq!(another.replication().unwrap().acknowledged, []);
+    assert!(another.replication().unwrap().acknowledged.is_empty());
     assert_eq!(number(&standby, 1), Some(1));
     drop(standby);
     let standby = builder("cicada").open_standby(&copy, &at).unwrap();
