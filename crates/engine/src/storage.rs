@@ -58,6 +58,12 @@ pub trait Storage: Send + Sync {
     /// the table afterwards knows that no older transaction will write into it either.
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error>;
 
+    /// Makes a provisional table permanent: a recovery finds it from now on, with what was committed into it before.
+    ///
+    /// # Errors
+    /// The log's answer.
+    fn keep_table(&self, table: TableId) -> Result<(), Error>;
+
     /// Puts a table in the place of another one, and makes it permanent, which goes, with its name: in one step, for all transactions that begin from now on. A
     /// transaction that is open may go on reading the old one, as with [`Protocol::drop_table`](crate::Protocol::drop_table).
     fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error>;

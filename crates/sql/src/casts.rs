@@ -1,10 +1,14 @@
 //! Casts: which there are, where they happen by themselves, and what they do.
 
+use bumpalo::Bump;
+
+use crate::arrays::Array;
 use crate::context::Context;
 use crate::datum::{Datum, Interval};
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
 use crate::functions::Eval;
+use crate::json;
 use crate::text::{self, DAY, from_local, to_local};
 use crate::types::{Bound, ColumnType, Type};
 
@@ -32,6 +36,14 @@ pub(crate) enum Cast {
     Write(Type),
     /// The value becomes what is shown of it.
     Show(Type),
+    /// The elements of an array are cast.
+    Items(Type, Type),
+    /// The elements of an array become what is shown of them.
+    ShowItems(Type),
+    /// The value becomes JSON, in normal form where it is one of `jsonb`.
+    Json(Type, bool),
+    /// Keys and values, one behind the other, become an object.
+    JsonRow(bool),
 }
 
 /// The cast from one type to another, if there is one in this place.
@@ -40,6 +52,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
     let is_text = |of: Type| matches!(of, Text | Varchar | Bpchar);
     let (least, cast) = match (from, to) {
         _ if from == to => (Place::Implicit, Cast::Same),
+        (_, Type::AnyElement) | (Unknown | Type::Array(_), Type::AnyArray) => (Place::Implicit, Cast::Same),
+        (_, Type::AnyArray) => return None,
         (Unknown, _) => (Place::Implicit, Cast::Read(to)),
         (_, Unknown) => return None,
         (Text | Varchar | Bpchar, Text | Varchar) => (Place::Implicit, Cast::Same),
@@ -50,7 +64,18 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
                 Ok(Datum::Text(text.trim_end_matches(' ')))
             }),
         ),
-        _ => match between_numbers(from, to).or_else(|| between_times(from, to)) {
+        _ if from.is_object() && matches!(to, Type::Oid | Type::Int8)
+            || to.is_object() && matches!(from, Type::Oid | Type::Int2 | Type::Int4 | Type::Int8) =>
+        {
+            (Place::Implicit, Cast::Same)
+        }
+        (_, Type::Int4) if from.is_object() => (Place::Assignment, Cast::Same),
+        (Type::Array(one), Type::Array(other)) => {
+            let (one, other) = (one.get(), other.get());
+            return find(one, other, place)
+                .map(|cast| if matches!(cast, Cast::Same) { cast } else { Cast::Items(one, other) });
+        }
+        _ => match between_numbers(from, to).or_else(|| between_times(from, to)).or_else(|| of_json(from, to)) {
             Some(found) => found,
             None if is_text(to) => (Place::Assignment, Cast::Write(from)),
             None if is_text(from) => (Place::Explicit, Cast::Read(to)),
@@ -144,6 +169,111 @@ fn between_times(from: Type, to: Type) -> Option<(Place, Cast)> {
     })
 }
 
+/// A cast of JSON, and the first place of it.
+fn of_json(from: Type, to: Type) -> Option<(Place, Cast)> {
+    use Type::{Bool, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Numeric};
+    let scalar = |eval: Eval| Some((Place::Explicit, Cast::Call(eval)));
+    match (from, to) {
+        (Json, Jsonb) => Some((Place::Assignment, Cast::Read(Jsonb))),
+        (Jsonb, Json) => Some((Place::Assignment, Cast::Write(Jsonb))),
+        (Jsonb, Bool) => scalar(|args, context| of_scalar(args[0], Bool, context)),
+        (Jsonb, Int2) => scalar(|args, context| of_scalar(args[0], Int2, context)),
+        (Jsonb, Int4) => scalar(|args, context| of_scalar(args[0], Int4, context)),
+        (Jsonb, Int8) => scalar(|args, context| of_scalar(args[0], Int8, context)),
+        (Jsonb, Float4) => scalar(|args, context| of_scalar(args[0], Float4, context)),
+        (Jsonb, Float8) => scalar(|args, context| of_scalar(args[0], Float8, context)),
+        (Jsonb, Numeric) => scalar(|args, context| of_scalar(args[0], Numeric, context)),
+        _ => None,
+    }
+}
+
+/// The number or truth value that a JSON value is.
+fn of_scalar<'a>(datum: Datum<'a>, to: Type, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+    let Datum::Json(text) = datum else { return Ok(Datum::Null) };
+    let value = json::known(text);
+    let kind = value.kind();
+    match (&value.of, to) {
+        (json::Form::Bool(value), Type::Bool) => Ok(Datum::Bool(*value)),
+        (json::Form::Number, to) if to != Type::Bool => {
+            let number = text::read(Type::Numeric, text, context)?;
+            find(Type::Numeric, to, Place::Explicit).map_or(Ok(number), |cast| cast.apply(number, context))
+        }
+        _ => {
+            let kind = if kind == "number" { "numeric" } else { kind };
+            let message = format!("cannot cast jsonb {kind} to type {to}");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
+/// Appends a value as JSON.
+fn write_json(of: Type, datum: Datum<'_>, context: &Context<'_>, out: &mut String) {
+    match datum {
+        Datum::Null => out.push_str("null"),
+        Datum::Bool(value) => out.push_str(if value { "true" } else { "false" }),
+        Datum::Json(text) => out.push_str(text),
+        Datum::Text(text) if of == Type::Json => out.push_str(text),
+        Datum::Text(text) => json::write_text(text, out),
+        Datum::Array(array) => {
+            let dimensions: Vec<_> = array.dimensions().iter().map(|it| it.length as usize).collect();
+            let element = of.element().unwrap_or(Type::Text);
+            if dimensions.is_empty() {
+                out.push_str("[]");
+                return;
+            }
+            write_json_level(&dimensions, &mut array.items(), out, &mut |item, out| {
+                write_json(element, item, context, out)
+            });
+        }
+        _ => {
+            let mut text = String::new();
+            text::write(of, datum, context.zone, &mut text);
+            match datum {
+                Datum::Timestamp(_) => {
+                    let mut text = text.replacen(' ', "T", 1);
+                    let is_short = |sign: &usize| text.len() - sign == 3;
+                    if of == Type::Timestamptz && text.rfind(['+', '-']).as_ref().is_some_and(is_short) {
+                        text.push_str(":00");
+                    }
+                    json::write_text(&text, out);
+                }
+                Datum::Int(_) | Datum::Float(_) | Datum::Numeric(_)
+                    if text.ends_with(|it: char| it.is_ascii_digit()) =>
+                {
+                    out.push_str(&text);
+                }
+                _ => json::write_text(&text, out),
+            }
+        }
+    }
+}
+
+fn write_json_level<'a>(
+    lengths: &[usize],
+    items: &mut dyn Iterator<Item = Datum<'a>>,
+    out: &mut String,
+    write: &mut dyn FnMut(Datum<'a>, &mut String),
+) {
+    let Some((length, inner)) = lengths.split_first() else {
+        items.next().into_iter().for_each(|item| write(item, out));
+        return;
+    };
+    out.push('[');
+    for at in 0..*length {
+        out.push_str(if at > 0 { "," } else { "" });
+        write_json_level(inner, items, out, write);
+    }
+    out.push(']');
+}
+
+/// The text as a value of `json`, or of `jsonb`.
+pub(crate) fn json_of<'a>(text: &str, is_binary: bool, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+    if !is_binary {
+        return Ok(Datum::Text(context.arena.alloc_str(text)));
+    }
+    Ok(Datum::Json(context.arena.alloc_str(&json::parse(text)?.normal()?)))
+}
+
 /// Whether values of the one type are values of the other one, as they are.
 pub(crate) fn is_same(from: Type, to: Type) -> bool {
     matches!(
@@ -210,7 +340,8 @@ fn decimal_of<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
     Decimal::from_float(value).unwrap_or_else(unsupported).map(Datum::Numeric)
 }
 
-fn midnight(datum: Datum<'_>) -> Result<i64, SqlError> {
+/// The beginning of a date as a local timestamp.
+pub(crate) fn midnight(datum: Datum<'_>) -> Result<i64, SqlError> {
     match datum {
         Datum::Date(i32::MAX) => Ok(i64::MAX),
         Datum::Date(i32::MIN) => Ok(i64::MIN),
@@ -239,6 +370,34 @@ impl Cast {
         match (self, datum) {
             (_, Datum::Null) | (Self::Same, _) => Ok(datum),
             (Self::Call(eval), _) => eval(&[datum], context),
+            (Self::Items(from, to), Datum::Array(array)) => {
+                let cast = find(from, to, Place::Explicit).unwrap_or(Self::Same);
+                let items = array.items().map(|item| cast.apply(item, context)).collect::<Result<Vec<_>, _>>()?;
+                Ok(Array::datum(context.arena, &array.dimensions(), items))
+            }
+            (Self::ShowItems(of), Datum::Array(array)) => {
+                let items =
+                    array.items().map(|item| Self::Show(of).apply(item, context)).collect::<Result<Vec<_>, _>>()?;
+                Ok(Array::datum(context.arena, &array.dimensions(), items))
+            }
+            (Self::JsonRow(is_binary), Datum::Array(parts)) => {
+                let parts: Vec<_> = parts.items().collect();
+                let mut text = String::from("{");
+                for (at, pair) in parts.chunks(2).enumerate() {
+                    text.push_str(if at > 0 { "," } else { "" });
+                    write_json(Type::Text, pair[0], context, &mut text);
+                    text.push(':');
+                    write_json(Type::Json, pair[1], context, &mut text);
+                }
+                text.push('}');
+                json_of(&text, is_binary, context)
+            }
+            (Self::Json(of, is_binary), _) => {
+                let mut text = String::new();
+                write_json(of, datum, context, &mut text);
+                json_of(&text, is_binary, context)
+            }
+            (Self::Items(..) | Self::ShowItems(_) | Self::JsonRow(_), _) => unreachable!("an array"),
             (Self::Read(of), Datum::Text(text)) => text::read(of, text, context),
             (Self::Read(_), _) => unreachable!("only text is read"),
             // A cast says it in a word, what is shown in a letter.
@@ -249,8 +408,19 @@ impl Cast {
 }
 
 /// A value within the bound of its type. Where the statement asks for the cast, a text that is too long is cut.
-pub(crate) fn bound<'a>(datum: Datum<'a>, to: ColumnType, place: Place) -> Result<Datum<'a>, SqlError> {
+pub(crate) fn bound<'a>(
+    datum: Datum<'a>,
+    to: ColumnType,
+    place: Place,
+    arena: &'a Bump,
+) -> Result<Datum<'a>, SqlError> {
     match (datum, to.bound) {
+        (Datum::Array(_), Bound::None) => Ok(datum),
+        (Datum::Array(array), _) => {
+            let of = ColumnType { base: to.base.element().unwrap_or(to.base), bound: to.bound };
+            let items = array.items().map(|item| bound(item, of, place, arena)).collect::<Result<Vec<_>, _>>()?;
+            Ok(Array::datum(arena, &array.dimensions(), items))
+        }
         (Datum::Numeric(value), Bound::Digits(precision, scale)) => value.fit(precision, scale).map(Datum::Numeric),
         (Datum::Text(text), Bound::Length(length)) => {
             let Some((end, _)) = text.char_indices().nth(length as usize) else { return Ok(datum) };

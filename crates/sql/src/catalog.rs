@@ -8,10 +8,11 @@ use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SqlError, SqlState};
+use crate::sequences::{Sequence, SequenceDefinition};
 use crate::types::{Bound, ColumnType, Type};
 
 /// What SQL knows of a table, and the engine does not: `definitions` keeps it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Description {
     pub(crate) columns: Vec<Column>,
     /// The name of the primary key.
@@ -19,6 +20,55 @@ pub(crate) struct Description {
     /// By their names, in which order they are evaluated.
     #[serde(default)]
     pub(crate) checks: Vec<Check>,
+    /// The name of the engine's table, if it is another one.
+    #[serde(default)]
+    pub(crate) engine: Option<String>,
+    /// The number of the sequence of its hidden row numbers, if it has no primary key.
+    #[serde(default)]
+    pub(crate) row_numbers: Option<i64>,
+    /// The names of unique indexes that are constraints.
+    #[serde(default)]
+    pub(crate) constraints: Vec<String>,
+    /// The foreign keys that lead from it.
+    #[serde(default)]
+    pub(crate) foreign: Vec<ForeignKey>,
+    /// The names of the tables whose foreign keys lead to it.
+    #[serde(default)]
+    pub(crate) children: Vec<String>,
+    /// The names of the views that are about it.
+    #[serde(default)]
+    pub(crate) views: Vec<String>,
+}
+
+/// A foreign key. Columns are named as in the tables' descriptions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForeignKey {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) parent: String,
+    /// A key of the parent.
+    pub(crate) parents: Vec<String>,
+    pub(crate) on_delete: ForeignAction,
+    pub(crate) on_update: ForeignAction,
+    pub(crate) deferrable: bool,
+    pub(crate) deferred: bool,
+}
+
+/// What becomes of children whose parent goes, or gets another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ForeignAction {
+    NoAction,
+    Restrict,
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+/// Which values an identity column takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Identity {
+    Always,
+    ByDefault,
 }
 
 /// A condition that holds for each row of a table, or is NULL.
@@ -37,10 +87,33 @@ pub(crate) struct Column {
     pub(crate) nullable: bool,
     /// The text of its default.
     pub(crate) default: Option<String>,
+    #[serde(default)]
+    pub(crate) identity: Option<Identity>,
+    /// Its name in the engine's table, if it is another one.
+    #[serde(default)]
+    pub(crate) engine: Option<String>,
+    /// It has the row's number, and no name that a statement says.
+    #[serde(default)]
+    pub(crate) is_hidden: bool,
+}
+
+/// The name of the column with the row's number.
+pub(crate) const ROW_NUMBER: &str = "(row number)";
+
+impl Column {
+    /// One that may be NULL, and has no default.
+    pub(crate) fn new(name: impl Into<String>, of: ColumnType) -> Self {
+        Self { name: name.into(), of, nullable: true, default: None, identity: None, engine: None, is_hidden: false }
+    }
+
+    /// Its name in the engine's table.
+    pub(crate) fn engine_name(&self) -> &str {
+        self.engine.as_ref().unwrap_or(&self.name)
+    }
 }
 
 /// A key of a table and how it is made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) id: IndexId,
     pub(crate) name: String,
@@ -59,17 +132,35 @@ pub(crate) struct Index {
 pub(crate) struct Table {
     pub(crate) id: TableId,
     pub(crate) name: String,
-    pub(crate) columns: Vec<Column>,
     pub(crate) layout: Layout,
     /// The primary one first.
     pub(crate) indexes: Vec<Index>,
-    pub(crate) checks: Vec<Check>,
+    /// The columns, checks and names are those above.
+    pub(crate) description: Description,
+    /// Where the hidden numbers of its rows come from.
+    pub(crate) row_numbers_from: Option<Arc<Sequence>>,
+    /// As the engine has it.
+    pub(crate) definition: TableDefinition,
 }
 
 impl Index {
+    /// Whether its keys are sorted, and equal, as the values of the column at this position are. Spans of time are stored in parts.
+    pub(crate) fn is_comparable(&self, table: &Table, position: usize) -> bool {
+        table.columns[self.columns[position]].of.base != Type::Interval
+    }
+
     /// Whether the column at this position of the key rises.
     pub(crate) fn is_ascending(&self, position: usize) -> bool {
         !self.orders.get(position).copied().unwrap_or_default().descending
+    }
+}
+
+/// Its columns and checks are those that are described.
+impl std::ops::Deref for Table {
+    type Target = Description;
+
+    fn deref(&self) -> &Description {
+        &self.description
     }
 }
 
@@ -83,7 +174,7 @@ impl Table {
         let columns = definition.columns.iter().map(|column| {
             let of = of_stored(column.column_type)
                 .ok_or_else(|| SqlError::unsupported(format!("the type of {}.{}", definition.name, column.name)))?;
-            Ok(Column { name: column.name.clone(), of, nullable: column.nullable, default: None })
+            Ok(Column { nullable: column.nullable, ..Column::new(column.name.clone(), of) })
         });
         let columns = columns.collect::<Result<_, SqlError>>()?;
         let is_ordered = |kind| kind == polychron_schema::IndexKind::Ordered;
@@ -108,25 +199,56 @@ impl Table {
             });
         }
         let layout = definition.layout().map_err(broken)?;
-        Ok(Self { id, name: definition.name.clone(), columns, layout, indexes, checks: Vec::new() })
+        let primary = indexes[0].name.clone();
+        let description = Description { columns, primary, ..Description::default() };
+        let (name, definition) = (definition.name.clone(), definition.clone());
+        Ok(Self { id, name, layout, indexes, description, row_numbers_from: None, definition })
     }
 
-    /// The same table, as SQL has described it.
+    /// The same table, as SQL has described it under this name.
     #[must_use]
-    pub(crate) fn described(mut self, description: Description) -> Self {
-        self.columns = description.columns;
-        self.indexes[0].name = description.primary;
-        self.checks = description.checks;
+    pub(crate) fn described(
+        mut self,
+        name: &str,
+        description: Description,
+        row_numbers: Option<Arc<Sequence>>,
+    ) -> Self {
+        name.clone_into(&mut self.name);
+        self.indexes[0].name.clone_from(&description.primary);
+        self.description = description;
+        self.row_numbers_from = row_numbers;
         self
-    }
-
-    /// What [`Table::described`] makes the same table of.
-    pub(crate) fn description(&self) -> Description {
-        Description { columns: self.columns.clone(), primary: self.primary().name.clone(), checks: self.checks.clone() }
     }
 
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// The same table of the engine, described in another way.
+    pub(crate) fn redescribed(&self, name: &str, description: Description) -> Self {
+        let indexes = self.indexes.iter().map(Index::clone).collect();
+        let (id, layout, definition) = (self.id, self.layout.clone(), self.definition.clone());
+        let numbers = self.row_numbers_from.clone();
+        let same = Self {
+            id,
+            name: String::new(),
+            layout,
+            indexes,
+            description: Description::default(),
+            row_numbers_from: None,
+            definition,
+        };
+        same.described(name, description, numbers)
+    }
+
+    /// The columns that statements see, with their positions.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden)
+    }
+
+    /// Whether it has a primary key, and no hidden numbers in its place.
+    pub(crate) fn has_primary_key(&self) -> bool {
+        self.description.row_numbers.is_none()
     }
 
     pub(crate) fn primary(&self) -> &Index {
@@ -163,47 +285,175 @@ pub(crate) fn of_stored(stored: Stored) -> Option<ColumnType> {
     Some(base.into())
 }
 
-/// Finds tables that a catalog does not have yet.
-pub(crate) trait Source: Send + Sync {
-    fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError>;
+/// Something with a name.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    Table(Arc<Table>),
+    Sequence(Arc<Sequence>),
+    View(Arc<View>),
 }
 
-/// The tables that were named so far, as a statement sees them; never changed, but replaced.
+/// A query with a name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct View {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) query: String,
+    /// The names of tables and views that it is about.
+    pub(crate) about: Vec<String>,
+    /// The names of the views that are about it.
+    #[serde(default)]
+    pub(crate) views: Vec<String>,
+}
+
+impl Object {
+    pub(crate) fn table(&self) -> Option<&Arc<Table>> {
+        if let Self::Table(table) = self { Some(table) } else { None }
+    }
+}
+
+/// What a transaction has defined: names with what they stand for, or that they stand for nothing.
+pub(crate) type Changes = std::collections::BTreeMap<String, Option<Object>>;
+
+/// The database, as those see it who find what a catalog does not have yet.
+pub(crate) trait Source: Send + Sync {
+    /// The names of the objects that SQL has made.
+    fn names(&self) -> Result<Vec<String>, SqlError>;
+
+    fn find(&self, name: &str) -> Result<Option<Object>, SqlError>;
+
+    /// Values of a sequence up to `last` may be given out from now on, whatever becomes of the process, if it was `from` up to now. The answer is up to where
+    /// they may be given out.
+    fn grant(&self, sequence: i64, from: Option<i64>, last: i64) -> Result<Option<i64>, SqlError>;
+
+    /// A number that no sequence has had.
+    fn new_number(&self) -> i64;
+
+    /// A sequence of this definition, which has given out nothing that the database does not know of.
+    fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence>;
+
+    /// Up to where values of a sequence may have been given out.
+    fn granted(&self, sequence: i64) -> Result<Option<i64>, SqlError>;
+}
+
+/// The objects that were named so far, as a statement sees them; never changed, but replaced.
 #[derive(Default)]
 pub(crate) struct Catalog {
-    tables: HashMap<String, Arc<Table>>,
+    objects: HashMap<String, Object>,
+    /// Names that stand for nothing, whatever the source says.
+    gone: hashbrown::HashSet<String>,
     source: Option<Weak<dyn Source>>,
+    /// Tables that a transaction of this session alone may use, until it ends.
+    closed: HashMap<TableId, u64>,
+    /// Each catalog of a database has another number.
+    pub(crate) version: u64,
 }
 
 impl Catalog {
-    /// One without tables, but for those that the source finds.
-    pub(crate) fn of(source: Weak<dyn Source>) -> Self {
-        Self { tables: HashMap::new(), source: Some(source) }
+    /// One without objects, but for those that the source finds.
+    pub(crate) fn of(source: Weak<dyn Source>, version: u64) -> Self {
+        Self { source: Some(source), version, ..Self::default() }
     }
 
-    /// The same tables with a new one, in the place of one of its name.
-    #[must_use]
-    pub(crate) fn with(&self, new: Arc<Table>) -> Self {
-        let mut tables = self.tables.clone();
-        tables.insert(new.name.clone(), new);
-        Self { tables, source: self.source.clone() }
+    /// The same with another number.
+    fn next(&self) -> Self {
+        let (objects, gone) = (self.objects.clone(), self.gone.clone());
+        let (source, closed) = (self.source.clone(), self.closed.clone());
+        Self { objects, gone, source, closed, version: self.version + 1 }
     }
 
-    /// Those of the tables for which this holds.
+    /// The same objects with a new one, in the place of one of its name.
     #[must_use]
-    pub(crate) fn retaining(&self, stays: impl Fn(&Table) -> bool) -> Self {
-        let tables = self.tables.iter().filter(|(_, table)| stays(table));
-        let tables = tables.map(|(name, table)| (name.clone(), table.clone())).collect();
-        Self { tables, source: self.source.clone() }
+    pub(crate) fn with(&self, name: &str, new: Object) -> Self {
+        let mut next = self.next();
+        next.objects.insert(name.to_owned(), new);
+        next
+    }
+
+    /// The same objects as a session sees them that has changed some.
+    #[must_use]
+    pub(crate) fn changed(&self, changes: &Changes) -> Self {
+        let mut next = Self { version: self.version, ..self.next() };
+        for (name, object) in changes {
+            match object {
+                Some(object) => drop(next.objects.insert(name.clone(), object.clone())),
+                None => {
+                    next.objects.remove(name);
+                    next.gone.insert(name.clone());
+                }
+            }
+        }
+        next
+    }
+
+    /// The same objects behind a transaction that has changed some.
+    #[must_use]
+    pub(crate) fn committed(&self, changes: &Changes) -> Self {
+        let mut next = self.next();
+        for (name, object) in changes {
+            match object {
+                Some(object) => drop(next.objects.insert(name.clone(), object.clone())),
+                None => drop(next.objects.remove(name)),
+            }
+        }
+        next
+    }
+
+    /// Those of the objects for which this holds.
+    #[must_use]
+    pub(crate) fn retaining(&self, stays: impl Fn(&Object) -> bool) -> Self {
+        let mut next = self.next();
+        next.objects.retain(|_, object| stays(object));
+        next
+    }
+
+    /// Whether the session has closed a table.
+    pub(crate) fn has_closed(&self, session: u64) -> bool {
+        self.closed.values().any(|by| *by == session)
+    }
+
+    /// The same with these tables closed to all sessions but one, or with those open that it had closed.
+    #[must_use]
+    pub(crate) fn closing(&self, tables: &[TableId], session: u64) -> Self {
+        let mut next = self.next();
+        if tables.is_empty() {
+            next.closed.retain(|_, by| *by != session);
+        }
+        next.closed.extend(tables.iter().map(|table| (*table, session)));
+        next
+    }
+
+    /// Whether one of the tables is closed to a session.
+    pub(crate) fn is_closed(&self, tables: &[TableId], session: u64) -> bool {
+        tables.iter().any(|table| self.closed.get(table).is_some_and(|by| *by != session))
+    }
+
+    /// What this name stands for, if it stands for anything.
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Object>, SqlError> {
+        if let Some(object) = self.objects.get(name) {
+            return Ok(Some(object.clone()));
+        }
+        let source = self.source.as_ref().and_then(Weak::upgrade).filter(|_| !self.gone.contains(name));
+        source.map_or(Ok(None), |source| source.find(name))
+    }
+
+    /// What this name is known to stand for: nothing where it was not named yet.
+    pub(crate) fn known(&self, name: &str) -> Option<Object> {
+        self.objects.get(name).cloned()
+    }
+
+    /// All tables that SQL has made, or that were named, by their names.
+    pub(crate) fn all(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        let mut names: std::collections::BTreeSet<_> = self.objects.keys().cloned().collect();
+        if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {
+            names.extend(source.names()?);
+        }
+        names.iter().filter_map(|name| self.find(name).transpose()).collect()
     }
 
     /// The table of this name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError> {
-        if let Some(table) = self.tables.get(name) {
-            return Ok(Some(table.clone()));
-        }
-        let source = self.source.as_ref().and_then(Weak::upgrade);
-        source.map_or(Ok(None), |source| source.find(name))
+        Ok(self.object(name)?.and_then(|object| object.table().cloned()))
     }
 
     pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
@@ -211,10 +461,47 @@ impl Catalog {
         self.find(name)?.ok_or_else(missing)
     }
 
-    /// Whether a table, or an index of one that was named, has this name.
+    /// The sequence of this name.
+    pub(crate) fn sequence(&self, name: &str) -> Result<Arc<Sequence>, SqlError> {
+        match self.object(name)? {
+            Some(Object::Sequence(sequence)) => Ok(sequence),
+            Some(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence"))),
+            None => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
+        }
+    }
+
+    /// Whether an object, or an index of a table that was named, has this name.
     pub(crate) fn is_taken(&self, name: &str) -> Result<bool, SqlError> {
-        let has_index = |table: &Arc<Table>| table.indexes.iter().any(|index| index.name == name);
-        Ok(self.tables.values().any(has_index) || self.find(name)?.is_some())
+        Ok(self.index_owner(name).is_some() || self.object(name)?.is_some())
+    }
+
+    /// The table that has an index of this name, among those that were named.
+    pub(crate) fn index_owner(&self, name: &str) -> Option<Arc<Table>> {
+        let has_index = |table: &&Arc<Table>| table.indexes.iter().any(|index| index.name == name);
+        self.tables().find(has_index).cloned()
+    }
+
+    /// The tables that were named.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.objects.values().filter_map(Object::table)
+    }
+
+    /// A sequence of this definition.
+    pub(crate) fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence> {
+        match self.source.as_ref().and_then(Weak::upgrade) {
+            Some(source) => source.new_sequence(name, definition),
+            None => Arc::new(Sequence::new(name, definition, None)),
+        }
+    }
+
+    /// The sequence of a table's row numbers.
+    pub(crate) fn sequence_of_rows(&self, table: &str, number: i64) -> Arc<Sequence> {
+        self.new_sequence(table, SequenceDefinition::of_rows(number))
+    }
+
+    /// A number that no sequence of the database has had.
+    pub(crate) fn new_number(&self) -> i64 {
+        self.source.as_ref().and_then(Weak::upgrade).map_or(0, |source| source.new_number())
     }
 }
 

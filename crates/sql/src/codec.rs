@@ -2,6 +2,7 @@
 
 use polychron_schema::{ColumnType as Stored, ValueRef};
 
+use crate::arrays::Array;
 use crate::datum::{Datum, Interval};
 use crate::decimal::Decimal;
 use crate::types::Type;
@@ -22,8 +23,11 @@ pub(crate) fn from_stored<'a>(value: ValueRef<'a>, of: Type) -> Datum<'a> {
         (ValueRef::Decimal { units, scale }, _) => Datum::Numeric(Decimal::new(units, scale)),
         (ValueRef::Date(days), _) => Datum::Date(days),
         (ValueRef::Timestamp(micros), _) => Datum::Timestamp(micros),
+        (ValueRef::String(text), Type::Jsonb) => Datum::Json(text),
         (ValueRef::String(text), _) => Datum::Text(text),
+        (ValueRef::Bytes(bytes), Type::Array(_)) => Datum::Array(Array::of_bytes(bytes)),
         (ValueRef::Bytes(bytes), Type::Uuid) => bytes.try_into().map_or(Datum::Null, Datum::Uuid),
+        (ValueRef::Bytes(bytes), Type::Numeric) => numeric_of(bytes).map_or(Datum::Null, Datum::Numeric),
         (ValueRef::Bytes(bytes), Type::Interval) => interval_of(bytes).map_or(Datum::Null, Datum::Interval),
         (ValueRef::Bytes(bytes), _) => Datum::Bytes(bytes),
         // No column that SQL knows holds one.
@@ -31,8 +35,11 @@ pub(crate) fn from_stored<'a>(value: ValueRef<'a>, of: Type) -> Datum<'a> {
     }
 }
 
+/// The bytes that a value without text may take.
+pub(crate) const ROOM: usize = 20;
+
 /// The value for a column of the type, if the column can hold it. `room` has what is no text and no number.
-pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, room: &'a mut [u8; 16]) -> Option<ValueRef<'a>> {
+pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, room: &'a mut [u8; ROOM]) -> Option<ValueRef<'a>> {
     Some(match datum {
         Datum::Null => ValueRef::Null,
         Datum::Bool(value) => ValueRef::Bool(value),
@@ -42,26 +49,38 @@ pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, room: &'a mut [u8; 16]
         Datum::Float(value) if value.is_nan() => ValueRef::Float(f64::NAN),
         Datum::Float(value) => ValueRef::Float(value),
         Datum::Numeric(value) => match of {
+            // One without precision: its units and its scale.
+            Stored::FixedBytes { .. } => {
+                room[..16].copy_from_slice(&value.units().to_le_bytes());
+                room[16..].copy_from_slice(&value.scale().to_le_bytes());
+                ValueRef::Bytes(room)
+            }
             Stored::Decimal { scale } | Stored::Decimal128 { scale } => {
                 let rescaled = value.rescale(scale).ok().filter(|rescaled| *rescaled == value)?;
                 ValueRef::Decimal { units: rescaled.units(), scale }
             }
             _ => ValueRef::Integer128(value.rescale(0).ok().filter(|whole| *whole == value)?.units()),
         },
-        Datum::Text(text) => ValueRef::String(text),
+        Datum::Text(text) | Datum::Json(text) => ValueRef::String(text),
+        Datum::Array(array) => ValueRef::Bytes(array.bytes()),
         Datum::Bytes(bytes) => ValueRef::Bytes(bytes),
         Datum::Date(days) => ValueRef::Date(days),
         Datum::Time(micros) => ValueRef::Integer(micros),
         Datum::Timestamp(micros) => ValueRef::Timestamp(micros),
         Datum::Uuid(uuid) => {
-            *room = uuid;
-            ValueRef::Bytes(room)
+            room[..16].copy_from_slice(&uuid);
+            ValueRef::Bytes(&room[..16])
         }
         Datum::Interval(interval) => {
-            *room = bytes_of(interval);
-            ValueRef::Bytes(room)
+            room[..16].copy_from_slice(&bytes_of(interval));
+            ValueRef::Bytes(&room[..16])
         }
     })
+}
+
+fn numeric_of(bytes: &[u8]) -> Option<Decimal> {
+    let (units, rest) = bytes.split_first_chunk()?;
+    Some(Decimal::new(i128::from_le_bytes(*units), u32::from_le_bytes(*rest.first_chunk()?)))
 }
 
 /// An interval as bytes: months, days and microseconds, little-endian.

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use polychron_base::clock::Duration;
 use polychron_engine::redo::Answers;
 use polychron_engine::{Interactive, Protocol};
 use sqlparser::ast;
@@ -10,7 +11,9 @@ use sqlparser::ast;
 use crate::control::{Control, Modes};
 use crate::database::SqlDatabase;
 use crate::datum::{Datum, OwnedDatum};
+use crate::define::LOCK_TIMEOUT;
 use crate::error::{SqlError, SqlState};
+use crate::gates::Slot;
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::prepared::Cache;
@@ -32,6 +35,10 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     pub(crate) session: Session<P::Worker>,
     pub(crate) zone: Zone,
     pub(crate) cache: Cache,
+    /// The tables that its transaction uses.
+    pub(crate) slot: Arc<Slot>,
+    /// How long it waits for tables that others have closed, or use.
+    pub(crate) lock_timeout: Option<Duration>,
 }
 
 impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
@@ -39,6 +46,9 @@ impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
         out.debug_struct("Connection").finish_non_exhaustive()
     }
 }
+
+/// How often a definition is made again.
+const ATTEMPTS: usize = 20;
 
 /// Parameters of a text, as the client gives them.
 #[derive(Clone, Copy)]
@@ -65,8 +75,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         answers: Answers,
         needs: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        let session = Session::new(worker, answers, needs);
-        Self { database: database.clone(), session, zone: Zone::utc(), cache: Cache::default() }
+        let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
+        let (session, cache) = (Session::new(worker, answers, needs), Cache::default());
+        Self { database: database.clone(), session, zone: Zone::utc(), cache, slot, lock_timeout }
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -97,6 +108,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     ) -> Result<(), SqlError> {
         let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
         let ended = self.execute_text(text, Parameters { types: &types, values: &values }, answered);
+        self.finish_definitions();
         if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
             self.database.forget_dropped();
         }
@@ -114,13 +126,33 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         if !self.session.is_open() && statements.iter().all(is_plain) {
             return self.run_all(&statements, parameters, answered);
         }
+        if let ([statement], false) = (&statements[..], self.session.is_open())
+            && Control::of(statement).is_ok_and(|control| control.is_none())
+        {
+            return self.define_alone(statement, parameters).map(answered);
+        }
         for statement in &statements {
-            answered(self.step(statement, parameters)?);
+            let stepped = self.step(statement, parameters);
+            self.finish_definitions();
+            answered(stepped?);
         }
         if self.session.is_open() && !self.session.is_explicit() {
-            self.session.commit()?;
+            self.commit()?;
         }
         Ok(())
+    }
+
+    /// A definition as a transaction of its own, which is made again where it conflicts.
+    fn define_alone(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+        let mut attempts = 0;
+        loop {
+            let made = self.step(statement, parameters).and_then(|outcome| self.commit().map(|_| outcome));
+            self.finish_definitions();
+            match made {
+                Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE && attempts < ATTEMPTS => attempts += 1,
+                other => return other,
+            }
+        }
     }
 
     /// Statements that neither define anything nor end a transaction, in a transaction of their own.
@@ -150,13 +182,46 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.session.run_all(&plans, last.as_ref(), &self.zone, answered)
     }
 
-    fn bind(&self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Statement, SqlError> {
-        let bound = Statement::bind(&self.database.catalog(), statement, parameters.types)?;
+    /// Binds a statement to the tables as they are, which it uses from now on.
+    fn bind(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Statement, SqlError> {
+        let (bound, _) = self.bind_to_tables(statement, parameters.types)?;
         if bound.parameters.len() > parameters.values.len() {
             let message = format!("there is no parameter ${}", parameters.values.len() + 1);
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
         }
         Ok(bound)
+    }
+
+    /// Binds a statement to the tables as they are, which it uses from now on. The answer has the catalog's version, too.
+    pub(crate) fn bind_to_tables(
+        &mut self,
+        statement: &ast::Statement,
+        types: &[Type],
+    ) -> Result<(Statement, u64), SqlError> {
+        loop {
+            let version = self.database.version();
+            let bound = self.bound(statement, types)?;
+            let is_plan = matches!(bound.action, Action::Run(_));
+            if !is_plan || self.database.enter((&bound.tables, version), &self.slot, self.lock_timeout)? {
+                return Ok((bound, version));
+            }
+        }
+    }
+
+    /// Commits the open transaction, with what it has defined.
+    fn commit(&mut self) -> Result<bool, SqlError> {
+        if let Err(error) = self.session.check_deferred(&self.zone) {
+            self.session.roll_back();
+            self.finish_definitions();
+            return Err(error);
+        }
+        if let Some(script) = self.session.script().filter(|script| !script.made.is_empty()) {
+            // A protocol that cannot do so now does it behind the commit.
+            let _ = self.database.keep(&script.made, &script.changes);
+        }
+        let ended = self.session.commit();
+        self.finish_definitions();
+        ended
     }
 
     /// Runs a statement in the open transaction, which it begins where there is none.
@@ -169,7 +234,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         }
         match control {
             Some(control) => self.control(control),
-            None => self.run(statement, parameters),
+            None => match self.set(statement) {
+                Some(set) => set,
+                None => self.run(statement, parameters),
+            },
         }
     }
 
@@ -181,19 +249,11 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                     self.check_writable(plan.verb())?;
                 }
                 self.session.begin(Modes::default(), false)?;
-                self.session.run((&plan, parameters.values), &self.zone)
+                self.session.run((&plan.into(), parameters.values), &self.zone)
             }
             Action::Define(definition) => {
-                let tag = definition.tag();
-                self.check_writable(tag)?;
-                if self.session.is_explicit() {
-                    let error = SqlError::unsupported(format!("{tag} inside of a transaction"));
-                    return Err(self.session.fail(error.into()));
-                }
-                // What the text has done so far is done: a definition is a transaction of its own.
-                self.session.commit()?;
-                let notices = self.database.define(definition)?;
-                Ok(Outcome { notices, ..Outcome::tagged(tag) })
+                self.check_writable(definition.tag)?;
+                self.define(statement, *definition)
             }
             Action::Skip { tag, notice } => Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
         }
@@ -275,7 +335,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let modes = self.session.set(Modes::default());
         if statement == "ROLLBACK" {
             self.session.roll_back();
-        } else if !self.session.commit()? {
+            self.finish_definitions();
+        } else if !self.commit()? {
             "ROLLBACK".clone_into(&mut outcome.tag);
         }
         if chain {
@@ -309,8 +370,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 }
 
+/// What it has closed is opened, and what it has defined goes.
+impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
+    fn drop(&mut self) {
+        self.session.roll_back();
+        self.finish_definitions();
+    }
+}
+
 /// Whether a statement reads or changes rows, and nothing else.
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
     use ast::Statement::{Delete, Insert, Query, Truncate, Update};
-    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_) | Truncate(_))
+    match statement {
+        Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
+        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_)),
+    }
 }

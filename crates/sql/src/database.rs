@@ -1,18 +1,21 @@
 //! A database as SQL has it: its tables, and their definitions.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
+use hashbrown::{HashMap, HashSet};
+use polychron_base::TableId;
+use polychron_base::clock::{Duration, SystemTime, calendar_time};
 use polychron_engine::Protocol;
 use polychron_engine::definitions::Standing;
+use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::new_number;
 
-use crate::bind::NewTable;
-use crate::catalog::{Catalog, Source, Table};
-use crate::definitions::{self, Definitions};
+use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
+use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
-use crate::outcome::Notice;
-use crate::statement::Definition;
+use crate::gates::{Gates, Slot};
+use crate::sequences::{Sequence, SequenceDefinition};
 
 /// The tables of a database, seen through SQL.
 ///
@@ -22,10 +25,16 @@ pub struct SqlDatabase<P: Protocol> {
     pub(crate) protocol: Arc<P>,
     /// Replaced in one step: no transaction is waited for while it is locked.
     catalog: RwLock<Arc<Catalog>>,
-    /// How often that was done, behind a number that other databases do not have.
+    /// That of the catalog. No other database has had it.
     version: AtomicU64,
-    /// Held by a definition while it is made.
-    defining: Mutex<()>,
+    pub(crate) gates: Gates,
+    /// Tables of the engine that transactions have made which have not ended.
+    made: Mutex<HashSet<TableId>>,
+    /// What names stand for that transactions have defined which have not ended. Who reads their rows may make those transactions conflict.
+    pending: Mutex<HashMap<String, Option<Object>>>,
+    /// The last number that a sequence or a table was given.
+    last_number: Mutex<i64>,
+    this: Weak<Self>,
 }
 
 impl<P: Protocol> std::fmt::Debug for SqlDatabase<P> {
@@ -38,9 +47,10 @@ impl<P: Protocol> SqlDatabase<P> {
     /// The database of this protocol.
     pub fn open(protocol: Arc<P>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
-            let catalog = RwLock::new(Arc::new(Catalog::of(this.clone())));
-            let version = AtomicU64::new(u64::from(new_number()) << 32);
-            Self { protocol, catalog, version, defining: Mutex::default() }
+            let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
+            let (version, catalog) = (AtomicU64::new(first.version), RwLock::new(Arc::new(first)));
+            let (gates, made, pending, last_number) = Default::default();
+            Self { protocol, catalog, version, gates, made, pending, last_number, this: this.clone() }
         })
     }
 
@@ -55,92 +65,291 @@ impl<P: Protocol> SqlDatabase<P> {
 
     fn replace(&self, change: impl FnOnce(&Catalog) -> Catalog) {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        *catalog = Arc::new(change(&catalog));
-        // Release: pairs with `version`, whose caller looks at the catalog behind it.
-        self.version.fetch_add(1, Ordering::Release);
+        self.put(&mut catalog, change);
     }
 
-    /// A number that changes with the catalog, and no other database has. What is bound to a catalog that is looked at behind it is as new as the number, at least.
+    fn put(&self, catalog: &mut Arc<Catalog>, change: impl FnOnce(&Catalog) -> Catalog) {
+        *catalog = Arc::new(change(catalog));
+        // Release: pairs with `version`.
+        self.version.store(catalog.version, Ordering::Release);
+    }
+
+    /// The version of the catalog. No other database has had it.
     pub(crate) fn version(&self) -> u64 {
-        // Acquire: pairs with `replace`.
+        // Acquire: pairs with `put`.
         self.version.load(Ordering::Acquire)
     }
 
     /// Forgets the tables that were dropped in another way than through this object: their names may stand for others now.
     pub(crate) fn forget_dropped(&self) {
         let storage = self.protocol.storage();
-        self.replace(|catalog| catalog.retaining(|table| storage.find_table(&table.name) == Some(table.id)));
+        self.replace(|catalog| {
+            catalog.retaining(|object| object.table().is_none_or(|table| storage.definition(table.id).is_ok()))
+        });
     }
 
-    /// Makes a definition; what the client is to know of it is the answer.
-    pub(crate) fn define(&self, definition: Definition) -> Result<Vec<Notice>, SqlError> {
-        let _one_at_a_time = self.defining.lock().unwrap_or_else(PoisonError::into_inner);
-        match definition {
-            Definition::CreateTable(new) => self.create_table(new).map(|()| Vec::new()),
-            Definition::CreateIndex(table, index) => {
-                self.protocol.create_index(table.id, index).map_err(SqlError::of_engine)?;
-                let described = self.of_engine(&table.name)?.map(|new| new.described(table.description()));
-                described.into_iter().for_each(|new| self.replace(|catalog| catalog.with(new.into())));
-                Ok(Vec::new())
+    /// A number that no sequence of the database has had.
+    pub(crate) fn new_number(&self) -> i64 {
+        let now = calendar_time().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        let mut last = self.last_number.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = now.max(*last + 1);
+        *last
+    }
+
+    /// Closes tables to all sessions but this one, and waits for the transactions that use them. They are open again when the session's transaction has ended.
+    pub(crate) fn close(&self, tables: &[TableId], slot: &Slot, time: Option<Duration>) -> Result<(), SqlError> {
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let mut has_closed = false;
+        let ended = self.gates.wait(time, || {
+            if !has_closed {
+                let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+                if catalog.is_closed(tables, slot.session) {
+                    return false;
+                }
+                self.put(&mut catalog, |catalog| catalog.closing(tables, slot.session));
+                slot.note_closed();
+                has_closed = true;
             }
-            Definition::DropTables { tables, notices } => {
-                tables.iter().try_for_each(|table| self.drop_table(table))?;
-                Ok(notices)
-            }
+            !self.gates.are_used(tables, slot.session)
+        });
+        if ended.is_err() && has_closed {
+            self.open_again(slot);
+        }
+        ended
+    }
+
+    /// The session's transaction has ended: it uses no tables, and what it has closed is opened.
+    pub(crate) fn leave(&self, slot: &Slot) {
+        if slot.clear() {
+            self.open_again(slot);
         }
     }
 
-    fn create_table(&self, NewTable { definition, description }: NewTable) -> Result<(), SqlError> {
-        let (name, storage) = (definition.name.clone(), self.protocol.storage());
-        if storage.find_table(&name).is_some() {
-            return Err(crate::catalog::taken(&name));
+    /// Opens what the session has closed.
+    fn open_again(&self, slot: &Slot) {
+        if self.catalog().has_closed(slot.session) {
+            self.replace(|catalog| catalog.closing(&[], slot.session));
+            self.gates.notify();
         }
-        let definitions = Definitions::make(&self.protocol)?;
-        definitions.write(&name, &description)?;
-        if let Err(error) = storage.create_table(definition, Standing::Permanent) {
-            definitions.remove(&name)?;
-            return Err(SqlError::of_engine(error));
-        }
-        let described = self.of_engine(&name)?.map(|new| new.described(description));
-        described.into_iter().for_each(|new| self.replace(|catalog| catalog.with(new.into())));
-        Ok(())
     }
 
-    fn drop_table(&self, table: &Table) -> Result<(), SqlError> {
-        self.protocol.drop_table(table.id).map_err(SqlError::of_engine)?;
-        self.replace(|catalog| catalog.retaining(|other| other.id != table.id));
-        Definitions::find(&self.protocol)?.map_or(Ok(()), |definitions| definitions.remove(&table.name))
+    /// As [`SqlDatabase::enter`], for a statement that this session has entered before.
+    pub(crate) fn enter_again(&self, (tables, version): (&[TableId], u64), slot: &Slot) -> bool {
+        let before = slot.enter(tables);
+        // A definition that closes a table replaces the catalog first, and then locks the slot to look what is used.
+        let is_same = self.version() == version;
+        if !is_same {
+            slot.leave(before);
+        }
+        is_same
     }
 
-    /// A table as the engine alone knows it.
-    fn of_engine(&self, name: &str) -> Result<Option<Table>, SqlError> {
+    /// Notes the tables that a statement uses, which was bound to the objects of this version; whether it may run. If not, it is to be bound again.
+    pub(crate) fn enter(
+        &self,
+        (tables, version): (&[TableId], u64),
+        slot: &Slot,
+        time: Option<Duration>,
+    ) -> Result<bool, SqlError> {
+        let before = slot.enter(tables);
+        let catalog = self.catalog();
+        let is_closed = catalog.is_closed(tables, slot.session);
+        if catalog.version == version && !is_closed {
+            return Ok(true);
+        }
+        slot.leave(before);
+        if is_closed {
+            self.gates.wait(time, || !self.catalog().is_closed(tables, slot.session))?;
+        }
+        Ok(false)
+    }
+
+    /// Makes a table of the engine that nobody sees until [`SqlDatabase::publish`].
+    pub(crate) fn make_table(&self, definition: TableDefinition) -> Result<(Table, String), SqlError> {
         let storage = self.protocol.storage();
-        let Some(id) = storage.find_table(name).filter(|_| name != definitions::NAME) else { return Ok(None) };
+        let first = definition.name.clone();
+        let mut name = first.clone();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        while storage.find_table(&name).is_some() {
+            name = format!("{first} ({})", self.new_number());
+        }
+        let id = storage.create_table(definition.with_name(name.clone()), Standing::Provisional);
+        made.insert(id.map_err(SqlError::of_engine)?);
+        drop(made);
+        let table = self.of_engine(&name, true)?;
+        table.map(|table| (table, name)).ok_or_else(|| SqlError::internal("a table that was made is not there"))
+    }
+
+    /// A transaction is about to commit with these tables: they are there for good, unless they were only on its way.
+    pub(crate) fn keep(&self, made: &[TableId], changes: &Changes) -> Result<(), SqlError> {
+        let stays = |id: &&TableId| changes.values().flatten().any(|it| it.table().is_some_and(|it| it.id == **id));
+        made.iter()
+            .filter(stays)
+            .try_for_each(|id| self.protocol.storage().keep_table(*id))
+            .map_err(SqlError::of_engine)
+    }
+
+    /// A transaction has ended, and committed these changes or, if there are none, nothing. Tables of the engine that are left over are dropped; failures leave
+    /// them there, where nothing leads to them.
+    pub(crate) fn publish(&self, made: &[TableId], changes: &Changes, before: &Changes) {
+        let storage = self.protocol.storage();
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id));
+        // A protocol whose transactions lock the list of tables has not kept them before.
+        let _ = self.keep(made, changes);
+        let present = |id: TableId| changes.values().flatten().filter_map(Object::table).find(move |it| it.id == id);
+        let (mut changes_now, mut moved) = (changes.clone(), Vec::new());
+        let old = before.values().flatten().filter_map(Object::table);
+        for table in old.filter(|table| present(table.id).is_none()) {
+            let same = changes.get(&table.name).and_then(Option::as_ref).and_then(Object::table);
+            let takes_name = same.filter(|new| new.engine.is_some() && table.engine.is_none());
+            let difference = "its definition was altered".to_owned();
+            let why = Arc::new(EvolutionError::Superseded { table: table.name.clone(), difference });
+            let superseded = takes_name.is_some_and(|new| storage.supersede_table((table.id, why), new.id).is_ok());
+            match takes_name.filter(|_| superseded) {
+                Some(new) => moved.push(new.clone()),
+                None => drop(storage.drop_table(table.id)),
+            }
+        }
+        for table in moved {
+            let description = Description { engine: None, ..table.description.clone() };
+            let written = Definitions::make(&self.protocol).and_then(|definitions| {
+                definitions.write(&table.name, &Kept::Table(description.clone()))?;
+                self.load(&table.name, Kept::Table(description))
+            });
+            if let Ok(Some(object)) = written {
+                changes_now.insert(table.name.clone(), Some(object));
+            }
+        }
+        self.replace(|catalog| catalog.committed(&changes_now));
+        for id in made.iter().filter(|id| present(**id).is_none()) {
+            let _ = storage.drop_table(*id);
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<String, Option<Object>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transaction is about to change what a name stands for, and others go on with what it stood for.
+    pub(crate) fn note_pending(&self, name: &str, before: Option<Object>) {
+        self.pending().entry(name.to_owned()).or_insert(before);
+    }
+
+    /// The transaction that has changed what these names stand for has ended.
+    pub(crate) fn forget_pending<'n>(&self, names: impl Iterator<Item = &'n String>) {
+        let mut pending = self.pending();
+        names.for_each(|name| drop(pending.remove(name)));
+    }
+
+    /// A table as the engine alone knows it; one that a transaction has made is there for that alone.
+    fn of_engine(&self, name: &str, is_own: bool) -> Result<Option<Table>, SqlError> {
+        let storage = self.protocol.storage();
+        let Some(id) = storage.find_table(name).filter(|_| !definitions::is_own_name(name)) else { return Ok(None) };
+        if !is_own && self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&id) {
+            return Ok(None);
+        }
         let definition = storage.definition(id).map_err(SqlError::of_engine)?;
         let mut ids = Vec::new();
         for index in &definition.indexes {
             // One that is dropped at this time is not among them, and neither is its definition.
             let Some(found) = storage.find_index(id, &index.name).map_err(SqlError::of_engine)? else {
-                return self.of_engine(name);
+                return self.of_engine(name, is_own);
             };
             ids.push(found);
         }
         Table::of_engine(id, &definition, &ids).map(Some)
     }
+
+    /// The table that is described, with the engine's part of it.
+    pub(crate) fn describe(&self, name: &str, table: Table, description: Description) -> Table {
+        let numbers =
+            description.row_numbers.map(|number| self.new_sequence(name, SequenceDefinition::of_rows(number)));
+        table.described(name, description, numbers)
+    }
+
+    pub(crate) fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence> {
+        let source: Weak<dyn Source> = self.this.clone();
+        Arc::new(Sequence::new(name, definition, Some(source)))
+    }
+
+    /// What a row of the definitions stands for: nothing, if it does not fit the table that is there.
+    fn load(&self, name: &str, kept: Kept) -> Result<Option<Object>, SqlError> {
+        let description = match kept {
+            Kept::Other(Other::Sequence(definition)) => {
+                return Ok(Some(Object::Sequence(self.new_sequence(name, definition))));
+            }
+            Kept::Other(Other::View(view)) => return Ok(Some(Object::View(view.into()))),
+            Kept::Table(description) => description,
+        };
+        let named = description.engine.as_deref().map_or(Ok(None), |engine| self.of_engine(engine, true))?;
+        let table = named.map_or_else(|| self.of_engine(name, false), |table| Ok(Some(table)))?;
+        let table = table.filter(|table| definitions::fits(&description, table));
+        Ok(table.map(|table| Object::Table(self.describe(name, table, description).into())))
+    }
+
+    /// A table that was changed by what the engine alone does: it has another index.
+    pub(crate) fn refresh(&self, table: &Table) -> Result<(), SqlError> {
+        let engine = table.engine.as_ref().unwrap_or(&table.name);
+        let Some(new) = self.of_engine(engine, true)? else { return Ok(()) };
+        let new = new.described(&table.name, table.description.clone(), table.row_numbers_from.clone());
+        self.replace(|catalog| catalog.with(&table.name, Object::Table(new.into())));
+        Ok(())
+    }
 }
 
 impl<P: Protocol> Source for SqlDatabase<P> {
-    fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError> {
-        let Some(table) = self.of_engine(name)? else { return Ok(None) };
+    fn names(&self) -> Result<Vec<String>, SqlError> {
+        let Some(definitions) = Definitions::find(&self.protocol)? else { return Ok(Vec::new()) };
+        Ok(definitions.all()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Object>, SqlError> {
+        if let Some(before) = self.pending().get(name) {
+            return Ok(before.clone());
+        }
         let known = match Definitions::find(&self.protocol)? {
-            Some(definitions) => definitions.read(&table)?,
+            Some(definitions) => definitions.read(name)?,
             None => None,
         };
-        let table = Arc::new(match known {
-            Some(description) => table.described(description),
-            None => table,
-        });
-        self.replace(|catalog| catalog.with(table.clone()));
-        Ok(Some(table))
+        let loaded = known.map_or(Ok(None), |kept| self.load(name, kept))?;
+        let object = match loaded {
+            Some(object) => Some(object),
+            None => match self.of_engine(name, false)? {
+                // A table that has another name now is not there under its old one.
+                Some(table) if !self.is_claimed(name)? => Some(Object::Table(table.into())),
+                _ => None,
+            },
+        };
+        if let Some(object) = &object {
+            self.replace(|catalog| catalog.with(name, object.clone()));
+        }
+        Ok(object)
+    }
+
+    fn grant(&self, sequence: i64, from: Option<i64>, last: i64) -> Result<Option<i64>, SqlError> {
+        definitions::grant(&self.protocol, sequence, from, last)
+    }
+
+    fn new_number(&self) -> i64 {
+        SqlDatabase::new_number(self)
+    }
+
+    fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence> {
+        SqlDatabase::new_sequence(self, name, definition)
+    }
+
+    fn granted(&self, sequence: i64) -> Result<Option<i64>, SqlError> {
+        definitions::granted(&self.protocol, sequence)
+    }
+}
+
+impl<P: Protocol> SqlDatabase<P> {
+    /// Whether a table of the engine belongs to a table of another name.
+    fn is_claimed(&self, engine: &str) -> Result<bool, SqlError> {
+        let Some(definitions) = Definitions::find(&self.protocol)? else { return Ok(false) };
+        let is_of = |kept: &Kept| matches!(kept, Kept::Table(it) if it.engine.as_deref() == Some(engine));
+        Ok(definitions.all()?.iter().any(|(_, kept)| is_of(kept)))
     }
 }

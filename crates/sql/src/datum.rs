@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 
 use bumpalo::Bump;
 
+use crate::arrays::Array;
 use crate::decimal::Decimal;
+use crate::json;
 
 /// A span of time, as PostgreSQL has it: months and days have no fixed length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,6 +48,9 @@ pub enum Datum<'a> {
     Timestamp(i64),
     Interval(Interval),
     Uuid([u8; 16]),
+    /// The normal form of a `jsonb`.
+    Json(&'a str),
+    Array(Array<'a>),
 }
 
 impl Datum<'_> {
@@ -70,6 +75,8 @@ impl Datum<'_> {
             (Date(a), Date(b)) => a.cmp(&b),
             (Datum::Interval(a), Datum::Interval(b)) => a.span().cmp(&b.span()),
             (Uuid(a), Uuid(b)) => a.cmp(&b),
+            (Datum::Json(a), Datum::Json(b)) => json::compare(a, b),
+            (Datum::Array(a), Datum::Array(b)) => a.compare(b),
             (a, b) => unreachable!("{a:?} and {b:?} are of one type"),
         }
     }
@@ -79,6 +86,8 @@ impl Datum<'_> {
         match self {
             Self::Text(text) => OwnedDatum::Text(text.into()),
             Self::Bytes(bytes) => OwnedDatum::Bytes(bytes.into()),
+            Self::Json(text) => OwnedDatum::Json(text.into()),
+            Self::Array(array) => OwnedDatum::Array(array.bytes().into()),
             plain => OwnedDatum::Plain(plain.moved(|_| "", |_| &[])),
         }
     }
@@ -97,6 +106,8 @@ impl Datum<'_> {
         match self {
             Self::Text(it) => Datum::Text(text(it)),
             Self::Bytes(it) => Datum::Bytes(bytes(it)),
+            Self::Json(it) => Datum::Json(text(it)),
+            Self::Array(it) => Datum::Array(Array::of_bytes(bytes(it.bytes()))),
             Self::Null => Datum::Null,
             Self::Bool(it) => Datum::Bool(it),
             Self::Int(it) => Datum::Int(it),
@@ -125,6 +136,10 @@ pub enum OwnedDatum {
     Text(Box<str>),
     /// Bytes.
     Bytes(Box<[u8]>),
+    /// The normal form of a `jsonb`.
+    Json(Box<str>),
+    /// The bytes of an array.
+    Array(Box<[u8]>),
 }
 
 impl OwnedDatum {
@@ -137,6 +152,8 @@ impl OwnedDatum {
             Self::Plain(datum) => *datum,
             Self::Text(text) => Datum::Text(text),
             Self::Bytes(bytes) => Datum::Bytes(bytes),
+            Self::Json(text) => Datum::Json(text),
+            Self::Array(bytes) => Datum::Array(Array::of_bytes(bytes)),
         }
     }
 }

@@ -190,6 +190,32 @@ impl Decimal {
         (weight, group)
     }
 
+    /// The square root with 16 significant digits, and no fewer behind the point than the number has.
+    pub(crate) fn root(self) -> Result<Self, SqlError> {
+        let (weight, _) = self.leading_group();
+        let scale = (17 - (weight + 1) * 2).max(self.scale.into()).max(0);
+        self.square_root(u32::try_from(scale).map_err(|_| overflow())?)
+    }
+
+    /// The square root with this scale, rounded; the number is not negative.
+    pub(crate) fn square_root(self, scale: u32) -> Result<Self, SqlError> {
+        let even = if self.scale % 2 == 1 { self.rescale(self.scale + 1)? } else { self };
+        let units = even.units.unsigned_abs();
+        let (mut root, mut has) = (units.isqrt(), even.scale / 2);
+        let mut rest = units - root * root;
+        // Digit by digit, and one more to round by.
+        while has < scale + 1 {
+            rest = rest.checked_mul(100).ok_or_else(overflow)?;
+            let twenty = root.checked_mul(20).ok_or_else(overflow)?;
+            let digit = (1..=9).rev().find(|digit| (twenty + digit) * digit <= rest).unwrap_or(0);
+            rest -= (twenty + digit) * digit;
+            root = root * 10 + digit;
+            has += 1;
+        }
+        let units = i128::try_from(root).map_err(|_| overflow())?;
+        Self { units, scale: has }.rescale(scale)
+    }
+
     /// The greatest whole number that is not greater.
     pub(crate) fn floor(self) -> Result<Self, SqlError> {
         let divisor = power(self.scale).ok_or_else(overflow)?;

@@ -1,24 +1,66 @@
-//! What SQL alone knows of the tables that it has made, as rows of a table of the database itself: so it is durable as they are.
+//! What SQL alone knows of the objects that it has made, as rows of tables of the database itself: so it is durable as they are.
 //!
-//! The row of a table is written before the table is made, and removed after the table is dropped. A row without its table, which a crash between the two
-//! leaves, is replaced by the next one of its name; until then it does not fit a table that was made without SQL, which is noticed.
+//! The rows of objects are written by the transaction that defines them. The rows that say how far sequences are have transactions of their own. A row without
+//! its table, or one that does not fit it, is not the table's.
+
+use std::sync::Arc;
 
 use polychron_engine::definitions::Standing;
 use polychron_engine::{Error, Procedure, Protocol, Transaction, Worker};
 use polychron_schema::{ColumnType as Stored, MAX_ROW_BYTES, TableDefinition};
 
+use serde::{Deserialize, Serialize};
+
 use crate::bind::stored;
-use crate::catalog::{Catalog, Description, Table};
-use crate::datum::Datum;
-use crate::error::{SqlError, SqlState};
+use crate::catalog::{Catalog, Description, Object, Table, View};
+use crate::datum::{Datum, OwnedDatum};
+use crate::error::SqlError;
 use crate::exec::Failure;
 use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::sequences::SequenceDefinition;
 use crate::statement::{Action, Planned, Statement, answer};
 use crate::text::Zone;
 use crate::types::Type;
 
-/// The name of the table.
+/// The name of the table of objects.
 pub(crate) const NAME: &str = "polychron_sql_definitions";
+
+/// The name of the table that says how far sequences are.
+const SEQUENCES: &str = "polychron_sql_sequences";
+
+/// Whether a table of the engine is one of these, which SQL does not name.
+pub(crate) fn is_own_name(name: &str) -> bool {
+    name == NAME || name == SEQUENCES
+}
+
+/// What a row says of an object. The first kind has no name of its own there, as it was the only one once.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Kept {
+    Table(Description),
+    Other(Other),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Other {
+    Sequence(SequenceDefinition),
+    View(View),
+}
+
+impl Kept {
+    pub(crate) fn of(object: &Object) -> Self {
+        match object {
+            Object::Table(table) => Self::Table(table.description.clone()),
+            Object::Sequence(sequence) => Self::Other(Other::Sequence(sequence.definition.clone())),
+            Object::View(view) => Self::Other(Other::View(View::clone(view))),
+        }
+    }
+
+    fn text(&self) -> Result<String, SqlError> {
+        serde_json::to_string(self).map_err(|error| SqlError::internal(error.to_string()))
+    }
+}
 
 fn definition() -> TableDefinition {
     // A row has the name beside the definition.
@@ -29,9 +71,13 @@ fn definition() -> TableDefinition {
         .with_key([0])
 }
 
+fn sequences() -> TableDefinition {
+    TableDefinition::new(SEQUENCES).with_column("number", Stored::I64).with_column("last", Stored::I64).with_key([0])
+}
+
 /// Access to the rows.
 pub(crate) struct Definitions<'d, P: Protocol> {
-    protocol: &'d std::sync::Arc<P>,
+    protocol: &'d Arc<P>,
     catalog: Catalog,
 }
 
@@ -51,77 +97,138 @@ impl Procedure for Statements<'_> {
     }
 }
 
-impl<'d, P: Protocol> Definitions<'d, P> {
-    /// The rows, if there is a table of them.
-    pub(crate) fn find(protocol: &'d std::sync::Arc<P>) -> Result<Option<Self>, SqlError> {
-        let Some(id) = protocol.storage().find_table(NAME) else { return Ok(None) };
-        let table = Table::of_engine(id, &definition(), &[])?;
-        Ok(Some(Self { protocol, catalog: Catalog::default().with(table.into()) }))
-    }
+/// A catalog with this table alone, if the database has it.
+fn catalog_of<P: Protocol>(protocol: &P, definition: &TableDefinition) -> Result<Option<Catalog>, SqlError> {
+    let Some(id) = protocol.storage().find_table(&definition.name) else { return Ok(None) };
+    let table = Table::of_engine(id, definition, &[])?;
+    Ok(Some(Catalog::default().with(&definition.name, Object::Table(table.into()))))
+}
 
-    /// The rows, with the table of them made where it is missing.
-    pub(crate) fn make(protocol: &'d std::sync::Arc<P>) -> Result<Self, SqlError> {
-        if let Some(found) = Self::find(protocol)? {
-            return Ok(found);
-        }
-        match protocol.storage().create_table(definition(), Standing::Permanent) {
-            Ok(_) | Err(Error::NameTaken(_)) => {}
-            Err(error) => return Err(SqlError::of_engine(error)),
-        }
-        Self::find(protocol)?.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_TABLE, "the definitions were dropped"))
+/// The same, with the table made where it is missing.
+fn made<P: Protocol>(protocol: &P, definition: &TableDefinition) -> Result<Catalog, SqlError> {
+    if let Some(found) = catalog_of(protocol, definition)? {
+        return Ok(found);
     }
-
-    fn run(&self, texts: &[&str], parameters: &[&str]) -> Result<Outcome, SqlError> {
-        let types = vec![Type::Text; parameters.len()];
-        let values: Vec<_> = parameters.iter().map(|text| Datum::Text(text)).collect();
-        let mut plans = Vec::new();
-        for text in texts {
-            for statement in crate::parse::statements(text)? {
-                let bound = Statement::bind(&self.catalog, &statement, &types)?;
-                let Action::Run(plan) = bound.action else { unreachable!("they change rows, and read them") };
-                plans.push(plan);
-            }
-        }
-        let plans: Vec<Planned<'_>> = plans.iter().map(|plan| (plan, &values[..])).collect();
-        let mut worker = self.protocol.worker().map_err(SqlError::of_engine)?;
-        worker.execute(&mut Statements(&plans)).map_err(|failure| match failure {
-            Failure::Sql(error) => error,
-            Failure::Engine(error) => SqlError::of_engine(error),
-        })
+    match protocol.storage().create_table(definition.clone(), Standing::Permanent) {
+        Ok(_) | Err(Error::NameTaken(_)) => {}
+        Err(error) => return Err(SqlError::of_engine(error)),
     }
+    catalog_of(protocol, definition)?.ok_or_else(|| SqlError::internal("the definitions were dropped"))
+}
 
-    /// What is known of the table of this name, if it is known and fits the table.
-    pub(crate) fn read(&self, table: &Table) -> Result<Option<Description>, SqlError> {
-        let text = format!("SELECT definition FROM {NAME} WHERE name = $1");
-        let outcome = self.run(&[&text], &[&table.name])?;
-        let Some(Datum::Text(text)) = outcome.rows.first().map(|row| row[0].get()) else { return Ok(None) };
-        let description: Description = serde_json::from_str(text).map_err(|error| {
-            let message = format!("the definition of \"{}\" cannot be read: {error}", table.name);
-            SqlError::new(SqlState::INTERNAL_ERROR, message)
-        })?;
-        Ok(fits(&description, table).then_some(description))
-    }
-
-    /// Writes what is known of a table, in the place of what was known of one of its name.
-    pub(crate) fn write(&self, name: &str, description: &Description) -> Result<(), SqlError> {
-        let text = serde_json::to_string(description)
-            .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
-        let delete = format!("DELETE FROM {NAME} WHERE name = $1");
-        let insert = format!("INSERT INTO {NAME} VALUES ($1, $2)");
-        self.run(&[&delete, &insert], &[name, &text]).map(drop)
-    }
-
-    /// Removes what was known of a table.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), SqlError> {
-        self.run(&[&format!("DELETE FROM {NAME} WHERE name = $1")], &[name]).map(drop)
+/// The plan of a statement about the rows.
+fn plan(catalog: &Catalog, text: &str, types: &[Type]) -> Result<Plan, SqlError> {
+    let statements = crate::parse::statements(text)?;
+    match Statement::bind(catalog, &statements[0], types, &Arc::default())?.action {
+        Action::Run(plan) => Ok(plan),
+        _ => unreachable!("they change rows, and read them"),
     }
 }
 
+fn run<P: Protocol>(protocol: &Arc<P>, plans: &[Planned<'_>]) -> Result<Outcome, SqlError> {
+    let mut worker = protocol.worker().map_err(SqlError::of_engine)?;
+    worker.execute(&mut Statements(plans)).map_err(|failure| match failure {
+        Failure::Sql(error) => error,
+        Failure::Engine(error) => SqlError::of_engine(error),
+    })
+}
+
+/// A plan with its parameters.
+pub(crate) type Step = (Plan, Vec<OwnedDatum>);
+
+impl<'d, P: Protocol> Definitions<'d, P> {
+    /// The rows, if there is a table of them.
+    pub(crate) fn find(protocol: &'d Arc<P>) -> Result<Option<Self>, SqlError> {
+        Ok(catalog_of(&**protocol, &definition())?.map(|catalog| Self { protocol, catalog }))
+    }
+
+    /// The rows, with the table of them made where it is missing.
+    pub(crate) fn make(protocol: &'d Arc<P>) -> Result<Self, SqlError> {
+        Ok(Self { protocol, catalog: made(&**protocol, &definition())? })
+    }
+
+    fn query(&self, text: &str, parameters: &[Datum<'_>]) -> Result<Outcome, SqlError> {
+        let plan = plan(&self.catalog, text, &vec![Type::Text; parameters.len()])?;
+        run(self.protocol, &[(&plan, parameters)])
+    }
+
+    /// What is known of the object of this name.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Kept>, SqlError> {
+        let outcome = self.query(&format!("SELECT definition FROM {NAME} WHERE name = $1"), &[Datum::Text(name)])?;
+        let Some(Datum::Text(text)) = outcome.rows.first().map(|row| row[0].get()) else { return Ok(None) };
+        parsed(name, text).map(Some)
+    }
+
+    /// What is known of all objects.
+    pub(crate) fn all(&self) -> Result<Vec<(String, Kept)>, SqlError> {
+        let outcome = self.query(&format!("SELECT name, definition FROM {NAME}"), &[])?;
+        let rows = outcome.rows.iter().map(|row| match (row[0].get(), row[1].get()) {
+            (Datum::Text(name), Datum::Text(text)) => Ok((name.to_owned(), parsed(name, text)?)),
+            _ => Err(SqlError::internal("a definition that is no text")),
+        });
+        rows.collect()
+    }
+
+    /// What writes the row of an object, in the place of the one that there is, or removes it.
+    pub(crate) fn steps(&self, name: &str, kept: Option<&Kept>) -> Result<Vec<Step>, SqlError> {
+        let named = || OwnedDatum::Text(name.into());
+        let delete = plan(&self.catalog, &format!("DELETE FROM {NAME} WHERE name = $1"), &[Type::Text])?;
+        let mut steps = vec![(delete, vec![named()])];
+        if let Some(kept) = kept {
+            let insert = plan(&self.catalog, &format!("INSERT INTO {NAME} VALUES ($1, $2)"), &[Type::Text; 2])?;
+            steps.push((insert, vec![named(), OwnedDatum::Text(kept.text()?.into())]));
+        }
+        Ok(steps)
+    }
+
+    /// Writes the row of an object in a transaction of its own.
+    pub(crate) fn write(&self, name: &str, kept: &Kept) -> Result<(), SqlError> {
+        let steps = self.steps(name, Some(kept))?;
+        let values: Vec<Vec<_>> =
+            steps.iter().map(|(_, values)| values.iter().map(OwnedDatum::get).collect()).collect();
+        let plans: Vec<_> = steps.iter().zip(&values).map(|((plan, _), values)| (plan, &values[..])).collect();
+        run(self.protocol, &plans).map(drop)
+    }
+}
+
+fn parsed(name: &str, text: &str) -> Result<Kept, SqlError> {
+    serde_json::from_str(text)
+        .map_err(|error| SqlError::internal(format!("the definition of \"{name}\" cannot be read: {error}")))
+}
+
+/// Up to where numbers of a sequence may have been given out.
+pub(crate) fn granted<P: Protocol>(protocol: &Arc<P>, sequence: i64) -> Result<Option<i64>, SqlError> {
+    let Some(catalog) = catalog_of(&**protocol, &sequences())? else { return Ok(None) };
+    let plan = plan(&catalog, &format!("SELECT last FROM {SEQUENCES} WHERE number = $1"), &[Type::Int8])?;
+    let outcome = run(protocol, &[(&plan, &[Datum::Int(sequence)])])?;
+    Ok(outcome.rows.first().and_then(|row| if let Datum::Int(last) = row[0].get() { Some(last) } else { None }))
+}
+
+/// Numbers of a sequence up to `last` may be given out from now on, if it was `from` before; the answer is up to where they may.
+pub(crate) fn grant<P: Protocol>(
+    protocol: &Arc<P>,
+    sequence: i64,
+    from: Option<i64>,
+    last: i64,
+) -> Result<Option<i64>, SqlError> {
+    let catalog = made(&**protocol, &sequences())?;
+    let numbers = [Datum::Int(sequence), Datum::Int(last), from.map_or(Datum::Null, Datum::Int)];
+    let (change, count) = match from {
+        None => (format!("INSERT INTO {SEQUENCES} VALUES ($1, $2) ON CONFLICT DO NOTHING"), 2),
+        Some(_) => (format!("UPDATE {SEQUENCES} SET last = $2 WHERE number = $1 AND last = $3"), 3),
+    };
+    let change = plan(&catalog, &change, &vec![Type::Int8; count])?;
+    if run(protocol, &[(&change, &numbers[..count])])?.count == 1 {
+        return Ok(Some(last));
+    }
+    granted(protocol, sequence)
+}
+
 /// Whether a table of the engine can be the one that is described.
-fn fits(description: &Description, table: &Table) -> bool {
+pub(crate) fn fits(description: &Description, table: &Table) -> bool {
     let held = table.layout.columns();
     description.columns.len() == held.len()
         && description.columns.iter().zip(&table.columns).zip(held).all(|((column, own), held)| {
-            column.name == own.name && stored(column.of).is_ok_and(|of| of == held.column_type)
+            own.name == column.engine_name() && stored(column.of).is_ok_and(|of| of == held.column_type)
         })
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use polychron_base::Error;
+use polychron_schema::EvolutionError;
 
 /// A code of five characters, as the appendix "PostgreSQL Error Codes" of its manual lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +49,7 @@ states! {
     DIVISION_BY_ZERO "22012" "A division by zero.";
     INVALID_ESCAPE_SEQUENCE "22025" "A pattern ends with its escape character.";
     INVALID_PARAMETER_VALUE "22023" "An argument or a setting has no such value.";
+    SEQUENCE_LIMIT "2200H" "A sequence has no more numbers.";
     INVALID_ROW_COUNT_IN_LIMIT "2201W" "A negative LIMIT.";
     INVALID_ROW_COUNT_IN_OFFSET "2201X" "A negative OFFSET.";
     SUBSTRING_ERROR "22011" "A substring of negative length.";
@@ -60,6 +62,7 @@ states! {
     READ_ONLY_TRANSACTION "25006" "A change in a read-only transaction.";
     NO_ACTIVE_TRANSACTION "25P01" "A statement that makes sense inside of a transaction alone.";
     IN_FAILED_TRANSACTION "25P02" "A statement behind an error of the same transaction.";
+    DEPENDENT_OBJECTS "2BP01" "Others depend on what is to be dropped.";
     INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
     SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
     DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open.";
@@ -73,6 +76,8 @@ states! {
     AMBIGUOUS_FUNCTION "42725" "More than one function or operator fits.";
     GROUPING_ERROR "42803" "A column outside of groups and aggregates.";
     DATATYPE_MISMATCH "42804" "A value of another type than the place needs.";
+    WRONG_OBJECT_TYPE "42809" "The name stands for another kind of object.";
+    GENERATED_ALWAYS "428C9" "A value for a column that has its own.";
     CANNOT_COERCE "42846" "There is no cast from the one type to the other.";
     UNDEFINED_FUNCTION "42883" "There is no such function or operator.";
     UNDEFINED_TABLE "42P01" "There is no such table.";
@@ -88,6 +93,8 @@ states! {
     PROGRAM_LIMIT_EXCEEDED "54000" "Beyond one of the limits: a row, a key, a list.";
     STATEMENT_TOO_COMPLEX "54001" "Nested too deeply.";
     TOO_MANY_COLUMNS "54011" "More columns than a table may have.";
+    NOT_IN_PREREQUISITE_STATE "55000" "The object is not ready for this.";
+    LOCK_NOT_AVAILABLE "55P03" "Other transactions use the table, for longer than was to be waited.";
     QUERY_CANCELED "57014" "Cancelled, or beyond its time.";
     IO_ERROR "58030" "The files failed.";
     INTERNAL_ERROR "XX000" "A fault of the database.";
@@ -133,6 +140,8 @@ impl SqlError {
             Error::Duplicate(_) => SqlState::UNIQUE_VIOLATION,
             Error::NameTaken(_) => SqlState::DUPLICATE_TABLE,
             Error::NoSuchTable(_) => SqlState::UNDEFINED_TABLE,
+            // Another one has come in its place.
+            Error::Other(other) if other.downcast_ref::<EvolutionError>().is_some() => SqlState::UNDEFINED_TABLE,
             Error::Definition(_) => SqlState::INVALID_TABLE_DEFINITION,
             Error::OutOfMemory(_) => SqlState::OUT_OF_MEMORY,
             Error::TimedOut(_) | Error::Cancelled => SqlState::QUERY_CANCELED,
@@ -149,6 +158,17 @@ impl SqlError {
     #[cold]
     pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// Whether the protocol refuses a call because the thread has a transaction open.
+    pub(crate) fn is_from_inside(&self) -> bool {
+        self.state() == SqlState::FEATURE_NOT_SUPPORTED && self.message().contains("from inside a transaction")
+    }
+
+    /// What cannot be.
+    #[cold]
+    pub(crate) fn internal(what: impl Into<String>) -> Self {
+        Self::new(SqlState::INTERNAL_ERROR, what)
     }
 
     /// The same error with a line that says more.

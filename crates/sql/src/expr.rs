@@ -1,11 +1,16 @@
 //! Expressions whose names and types are decided, and their evaluation.
 
+use std::sync::Arc;
+
+use crate::arrays::{self, Array};
+use crate::bind::Names;
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::functions::{Eval, Function};
 use crate::plan::Subquery;
+use crate::sequences::Drawing;
 use crate::types::{ColumnType, Type};
 
 /// An expression over a row.
@@ -23,6 +28,8 @@ pub(crate) enum Expr {
     },
     /// The result of an aggregate, by its number; there until groups are planned.
     Aggregate(usize),
+    /// The same of a window function.
+    Window(usize),
     Call(&'static Function, Box<[Expr]>),
     Cast(Cast, Box<Expr>),
     /// The value within the bound of the type.
@@ -54,7 +61,27 @@ pub(crate) enum Expr {
         value: Box<Expr>,
         list: Box<[Expr]>,
     },
+    /// Whether a comparison of the first one with an element of the array that the second one is holds, or with all of them.
+    AnyItem {
+        eval: Eval,
+        needs_all: bool,
+        pair: Box<(Expr, Expr)>,
+    },
+    /// An array of values, or of arrays of the same dimensions.
+    Array {
+        parts: Box<[Expr]>,
+        is_nested: bool,
+    },
+    /// The text that stands for a number.
+    Lookup {
+        names: Arc<Names>,
+        of: Box<Expr>,
+    },
+    /// The values of a function that gives several rows, by its number; there until they are planned.
+    Set(usize),
     Subquery(Box<Subquery>),
+    /// A number of a sequence.
+    Drawn(Drawing, Box<[Expr]>),
 }
 
 /// An expression and its type.
@@ -88,6 +115,10 @@ impl std::fmt::Debug for Cast {
             Self::Read(of) => write!(out, "Read({of})"),
             Self::Write(of) => write!(out, "Write({of})"),
             Self::Show(of) => write!(out, "Show({of})"),
+            Self::Items(from, to) => write!(out, "Items({from}, {to})"),
+            Self::ShowItems(of) => write!(out, "ShowItems({of})"),
+            Self::Json(of, is_binary) => write!(out, "Json({of}, {is_binary})"),
+            Self::JsonRow(is_binary) => write!(out, "JsonRow({is_binary})"),
         }
     }
 }
@@ -108,10 +139,10 @@ impl Expr {
             Self::Parameter(number) => Ok(context.parameters[*number]),
             Self::Column(column) => Ok(row[*column]),
             Self::Outer { level, column } => Ok(outer(context, *level, *column)),
-            Self::Aggregate(_) => unreachable!("groups are planned"),
+            Self::Aggregate(_) | Self::Window(_) | Self::Set(_) => unreachable!("groups and windows are planned"),
             Self::Call(function, arguments) => call(function, arguments, row, context),
             Self::Cast(cast, inner) => cast.apply(inner.eval(row, context)?, context),
-            Self::Bounded(of, place, inner) => casts::bound(inner.eval(row, context)?, *of, *place),
+            Self::Bounded(of, place, inner) => casts::bound(inner.eval(row, context)?, *of, *place, context.arena),
             Self::And(parts) => connected(parts, false, row, context),
             Self::Or(parts) => connected(parts, true, row, context),
             Self::Not(inner) => Ok(match inner.eval(row, context)? {
@@ -149,7 +180,17 @@ impl Expr {
             }
             Self::Extreme { is_greatest, of } => extreme(*is_greatest, of, row, context),
             Self::Any { eval, needs_all, value, list } => any(*eval, *needs_all, (value, list), row, context),
+            Self::Lookup { names, of } => Ok(names.get(of.eval(row, context)?, context.arena)),
+            Self::AnyItem { eval, needs_all, pair } => any_item(*eval, *needs_all, pair, row, context),
+            Self::Array { parts, is_nested } => {
+                let parts = parts.iter().map(|part| part.eval(row, context)).collect::<Result<Vec<_>, _>>()?;
+                if *is_nested { arrays::nested(context.arena, &parts) } else { Ok(Array::list(context.arena, &parts)) }
+            }
             Self::Subquery(subquery) => subquery.answer(row, context),
+            Self::Drawn(drawing, arguments) => {
+                let values = arguments.iter().map(|argument| argument.eval(row, context));
+                drawing.answer(&values.collect::<Result<Vec<_>, _>>()?)
+            }
         }
     }
 
@@ -163,14 +204,21 @@ impl Expr {
         visit(self);
         let mut each = |parts: &[Self]| parts.iter().for_each(|part| part.walk(visit));
         match self {
-            Self::Constant(_) | Self::Parameter(_) | Self::Column(_) | Self::Outer { .. } | Self::Aggregate(_) => {}
+            Self::Constant(_)
+            | Self::Parameter(_)
+            | Self::Column(_)
+            | Self::Outer { .. }
+            | Self::Aggregate(_)
+            | Self::Window(_)
+            | Self::Set(_) => {}
             Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => each(parts),
-            Self::Extreme { of, .. } => each(of),
+            Self::Drawn(_, parts) => each(parts),
+            Self::Extreme { of, .. } | Self::Array { parts: of, .. } => each(of),
             Self::Cast(_, inner) | Self::Bounded(_, _, inner) | Self::Not(inner) | Self::IsNull(inner) => {
                 inner.walk(visit)
             }
-            Self::Is(_, inner) => inner.walk(visit),
-            Self::Distinct(pair) | Self::NullIf(pair) => {
+            Self::Is(_, inner) | Self::Lookup { of: inner, .. } => inner.walk(visit),
+            Self::Distinct(pair) | Self::NullIf(pair) | Self::AnyItem { pair, .. } => {
                 pair.0.walk(visit);
                 pair.1.walk(visit);
             }
@@ -198,18 +246,26 @@ impl Expr {
             return Ok(());
         }
         match self {
-            Self::Constant(_) | Self::Parameter(_) | Self::Column(_) | Self::Outer { .. } | Self::Aggregate(_) => {
-                Ok(())
+            Self::Constant(_)
+            | Self::Parameter(_)
+            | Self::Column(_)
+            | Self::Outer { .. }
+            | Self::Aggregate(_)
+            | Self::Window(_)
+            | Self::Set(_) => Ok(()),
+            Self::Call(_, parts)
+            | Self::And(parts)
+            | Self::Or(parts)
+            | Self::Coalesce(parts)
+            | Self::Drawn(_, parts) => parts.iter_mut().try_for_each(|part| part.replace(replace)),
+            Self::Extreme { of, .. } | Self::Array { parts: of, .. } => {
+                of.iter_mut().try_for_each(|part| part.replace(replace))
             }
-            Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Coalesce(parts) => {
-                parts.iter_mut().try_for_each(|part| part.replace(replace))
-            }
-            Self::Extreme { of, .. } => of.iter_mut().try_for_each(|part| part.replace(replace)),
             Self::Cast(_, inner) | Self::Bounded(_, _, inner) | Self::Not(inner) | Self::IsNull(inner) => {
                 inner.replace(replace)
             }
-            Self::Is(_, inner) => inner.replace(replace),
-            Self::Distinct(pair) | Self::NullIf(pair) => {
+            Self::Is(_, inner) | Self::Lookup { of: inner, .. } => inner.replace(replace),
+            Self::Distinct(pair) | Self::NullIf(pair) | Self::AnyItem { pair, .. } => {
                 pair.0.replace(replace)?;
                 pair.1.replace(replace)
             }
@@ -231,7 +287,10 @@ impl Expr {
     /// Whether it looks at no row: its value is known before any row is.
     pub(crate) fn is_known(&self) -> bool {
         let mut is_known = true;
-        self.walk(&mut |it| is_known &= !matches!(it, Self::Column(_) | Self::Aggregate(_)));
+        self.walk(&mut |it| {
+            let needs_row = matches!(it, Self::Column(_) | Self::Aggregate(_) | Self::Window(_) | Self::Set(_));
+            is_known &= !needs_row && !matches!(it, Self::Drawn(..));
+        });
         is_known
     }
 }
@@ -251,7 +310,7 @@ fn call<'a>(
     row: &[Datum<'a>],
     context: &Context<'a>,
 ) -> Result<Datum<'a>, SqlError> {
-    let mut values = [Datum::Null; 4];
+    let mut values = [Datum::Null; 6];
     for (value, argument) in values.iter_mut().zip(arguments) {
         *value = argument.eval(row, context)?;
         if value.is_null() && function.is_strict {
@@ -288,12 +347,36 @@ fn extreme<'a>(
     let mut best = Datum::Null;
     for part in of {
         let value = part.eval(row, context)?;
-        let is_better = !value.is_null() && (best.is_null() || value.compare(best).is_gt() == is_greatest);
+        let order = value.compare(best);
+        // Of those that are equal the first one counts.
+        let is_beyond = if is_greatest { order.is_gt() } else { order.is_lt() };
+        let is_better = !value.is_null() && (best.is_null() || is_beyond);
         if is_better {
             best = value;
         }
     }
     Ok(best)
+}
+
+fn any_item<'a>(
+    eval: Eval,
+    needs_all: bool,
+    pair: &'a (Expr, Expr),
+    row: &[Datum<'a>],
+    context: &Context<'a>,
+) -> Result<Datum<'a>, SqlError> {
+    let (value, Datum::Array(items)) = (pair.0.eval(row, context)?, pair.1.eval(row, context)?) else {
+        return Ok(Datum::Null);
+    };
+    let mut has_null = false;
+    for item in items.items() {
+        if value.is_null() || item.is_null() {
+            has_null = true;
+        } else if matches!(eval(&[value, item], context)?, Datum::Bool(holds) if holds != needs_all) {
+            return Ok(Datum::Bool(!needs_all));
+        }
+    }
+    Ok(if has_null { Datum::Null } else { Datum::Bool(needs_all) })
 }
 
 fn any<'a>(

@@ -1,6 +1,7 @@
 //! SQL over the plug point's transactions, in PostgreSQL's dialect. `docs/sql.md` has the design.
 
 mod access;
+mod arrays;
 mod bind;
 mod casts;
 mod catalog;
@@ -11,11 +12,15 @@ mod control;
 mod database;
 mod datum;
 mod decimal;
+mod define;
 mod definitions;
 mod error;
 mod exec;
+mod explain;
 mod expr;
 mod functions;
+mod gates;
+mod json;
 mod outcome;
 mod parse;
 mod paths;
@@ -23,12 +28,14 @@ mod plan;
 mod prepared;
 mod resident;
 mod rows;
+mod sequences;
 mod session;
 mod statement;
 mod text;
 mod types;
 mod values;
 
+pub use arrays::Array;
 pub use connection::Connection;
 pub use database::SqlDatabase;
 pub use datum::{Datum, Interval, OwnedDatum};
@@ -37,5 +44,5 @@ pub use error::{SqlError, SqlState};
 pub use outcome::{Notice, Outcome};
 pub use prepared::Prepared;
 pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
-pub use types::{Bound, ColumnType, Type};
+pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};

@@ -67,6 +67,38 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// What the parser does not know: `SET CONSTRAINTS a, b DEFERRED` becomes `SET CONSTRAINTS = a, b, 'DEFERRED'`, and ALL is a text, too.
+fn with_constraints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_word = |token: &TokenWithSpan, text: &str| matches!(&token.token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text));
+    let mut at = 0;
+    while at < tokens.len() {
+        let mut words = (at..tokens.len()).filter(|&at| !matches!(tokens[at].token, Token::Whitespace(_)));
+        let (first, second) = (words.next(), words.next());
+        let end = (at..tokens.len()).find(|&at| tokens[at].token == Token::SemiColon).unwrap_or(tokens.len());
+        if let (Some(first), Some(second)) = (first, second)
+            && second < end
+            && is_word(&tokens[first], "set")
+            && is_word(&tokens[second], "constraints")
+        {
+            let as_text = |token: &mut TokenWithSpan| token.token = Token::SingleQuotedString(token.token.to_string());
+            let words = ["all", "deferred", "immediate"];
+            let texts =
+                tokens[second + 1..end].iter_mut().filter(|token| words.iter().any(|word| is_word(token, word)));
+            texts.for_each(as_text);
+            if let Some(last) =
+                (second + 1..end).rev().find(|&at| matches!(tokens[at].token, Token::SingleQuotedString(_)))
+            {
+                tokens.insert(last, TokenWithSpan::wrap(Token::Comma));
+            }
+            tokens.insert(second + 1, TokenWithSpan::wrap(Token::Eq));
+            at = end + 3;
+        } else {
+            at = end + 1;
+        }
+    }
+    tokens
+}
+
 /// The longest statement, in bytes.
 const LENGTH: usize = 16 << 20;
 
@@ -81,6 +113,65 @@ fn error_of(error: ParserError) -> SqlError {
     }
 }
 
+/// What separates the name of a window from what its frame leaves out. The parser does not know EXCLUDE, so it is moved into the name.
+pub(crate) const EXCLUSION: char = '\u{1}';
+
+/// Moves `EXCLUDE …` from the end of a window into its name.
+fn with_exclusions(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = |token: &TokenWithSpan| match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => word.value.to_lowercase(),
+        Token::LParen => "(".to_owned(),
+        Token::RParen => ")".to_owned(),
+        _ => String::new(),
+    };
+    if !tokens.iter().any(|token| matches!(&token.token, Token::Word(it) if it.keyword == Keyword::EXCLUDE)) {
+        return tokens;
+    }
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+    let mut opened: Vec<usize> = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let words: Vec<_> = tokens[at..].iter().take(4).map(word).collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let found = match words[..] {
+            ["exclude", "current", "row", ")"] => Some((3, "current")),
+            ["exclude", "no", "others", ")"] => Some((3, "none")),
+            ["exclude", "group", ")", ..] => Some((2, "group")),
+            ["exclude", "ties", ")", ..] => Some((2, "ties")),
+            _ => None,
+        };
+        match (found, words.first(), opened.last().copied()) {
+            (Some((count, excluded)), _, Some(start)) => {
+                tokens.drain(at..at + count);
+                let starts = ["partition", "order", "rows", "range", "groups"];
+                let is_named = !starts.contains(&word(&tokens[start + 1]).as_str());
+                match &mut tokens[start + 1].token {
+                    Token::Word(name) if is_named => {
+                        let own =
+                            if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+                        *name = quoted(format!("{own}{EXCLUSION}{excluded}"));
+                    }
+                    _ => {
+                        let name = Token::Word(quoted(format!("{EXCLUSION}{excluded}")));
+                        tokens.insert(start + 1, TokenWithSpan::wrap(name));
+                        at += 1;
+                    }
+                }
+                continue;
+            }
+            (_, Some(&"("), _) => opened.push(at),
+            (_, Some(&")"), _) => drop(opened.pop()),
+            _ => {}
+        }
+        at += 1;
+    }
+    tokens
+}
+
+fn quoted(value: String) -> sqlparser::tokenizer::Word {
+    sqlparser::tokenizer::Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword }
+}
+
 fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     if text.len() > LENGTH {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a statement has at most 16 MiB"));
@@ -88,7 +179,9 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| error_of(ParserError::from(error)))?;
+    let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
+    let tokens = with_exclusions(tokens);
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn choose(
     let mut best = Path::ALL;
     let mut best_score = 0;
     for (position, index) in table.indexes.iter().enumerate() {
-        let Some((path, score)) = along(position, index, &bounds) else { continue };
+        let Some((path, score)) = along(table, (position, index), &bounds) else { continue };
         if score > best_score {
             (best, best_score) = (path, score);
         }
@@ -57,14 +57,14 @@ fn bound<'e>(
 }
 
 /// The path along an index and how good it is, if the bounds say anything of it.
-fn along(position: usize, index: &Index, bounds: &[Bound<'_>]) -> Option<(Path, usize)> {
+fn along(table: &Table, (position, index): (usize, &Index), bounds: &[Bound<'_>]) -> Option<(Path, usize)> {
     let of = |column: usize, signs: [&str; 2]| {
         let found = bounds.iter().find(|bound| bound.column == column && signs.contains(&bound.sign));
         found.map(|bound| (bound.value.clone(), bound.sign))
     };
     let mut equal = Vec::new();
-    for &column in &index.columns {
-        match of(column, ["=", "="]) {
+    for (at, &column) in index.columns.iter().enumerate() {
+        match of(column, ["=", "="]).filter(|_| index.is_comparable(table, at)) {
             Some((value, _)) => equal.push(value),
             None => break,
         }
@@ -75,7 +75,7 @@ fn along(position: usize, index: &Index, bounds: &[Bound<'_>]) -> Option<(Path, 
     }
     let next = index.columns.get(equal.len());
     // Bounds of a column that is sorted downwards would change places.
-    let next = next.filter(|_| index.is_ascending(equal.len()));
+    let next = next.filter(|_| index.is_ascending(equal.len()) && index.is_comparable(table, equal.len()));
     let lower = next.and_then(|&column| of(column, [">", ">="])).map(|(value, sign)| (value, sign == ">="));
     let upper = next.and_then(|&column| of(column, ["<", "<="])).map(|(value, sign)| (value, sign == "<="));
     let score = if is_whole && index.is_unique {
@@ -83,5 +83,5 @@ fn along(position: usize, index: &Index, bounds: &[Bound<'_>]) -> Option<(Path, 
     } else {
         4 * equal.len() + usize::from(lower.is_some()) + usize::from(upper.is_some())
     };
-    Some((Path { index: position, equal, lower, upper }, score))
+    Some((Path { index: position, equal, lower, upper, is_backward: false }, score))
 }

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::bind::Aggregate;
-use crate::catalog::Table;
+use hashbrown::HashMap;
+use polychron_base::TableId;
+
+use crate::bind::{Aggregate, Window, WindowCall};
+use crate::catalog::{ForeignKey, Table};
 use crate::expr::Expr;
 use crate::functions::Function;
+use crate::sequences::Drawn;
 use crate::types::ColumnType;
 
 /// A column of what a statement answers.
@@ -44,11 +48,25 @@ pub(crate) enum Node {
         /// these values; else it runs for each left row.
         keys: Option<Vec<(Expr, Expr)>>,
     },
-    /// Groups of equal values, then their aggregates. Without groups there is one row, whatever comes in.
+    /// Groups of equal values, then their aggregates, for each set of the groups' positions: others are NULL. A set of none gives one row, whatever comes in.
     Aggregate {
         input: Box<Node>,
         groups: Vec<Expr>,
+        sets: Vec<Vec<usize>>,
         aggregates: Vec<Aggregate>,
+    },
+    /// The rows, each followed by what these calls give in its window.
+    Window {
+        input: Box<Node>,
+        window: Box<Window>,
+        calls: Vec<WindowCall>,
+    },
+    /// The rows, each as often as the longest of these calls gives rows, followed by the calls' columns, of which there are as many as stand beside
+    /// the call, and the number of the row, from 1.
+    Expand {
+        input: Box<Node>,
+        calls: Vec<(Expr, usize)>,
+        has_numbers: bool,
     },
     Sort {
         input: Box<Node>,
@@ -107,6 +125,10 @@ impl Node {
             Self::Project { columns, .. } => columns.len(),
             Self::Join { left, right_width, .. } => left.width() + right_width,
             Self::Aggregate { groups, aggregates, .. } => groups.len() + aggregates.len(),
+            Self::Window { input, calls, .. } => input.width() + calls.len(),
+            Self::Expand { input, calls, has_numbers } => {
+                input.width() + calls.iter().map(|(_, width)| width).sum::<usize>() + usize::from(*has_numbers)
+            }
             Self::Append(inputs) => inputs.first().map_or(0, Self::width),
         }
     }
@@ -139,12 +161,16 @@ impl Node {
                 left.each_expr(depth, visit);
                 right.each_expr(depth + 1, visit);
             }
-            Self::Aggregate { input, groups, aggregates } => {
-                groups.iter_mut().for_each(&mut each);
-                for aggregate in aggregates {
-                    aggregate.argument.iter_mut().for_each(|argument| each(&mut argument.expr));
-                    aggregate.filter.iter_mut().for_each(&mut each);
-                }
+            Self::Aggregate { input, groups, aggregates, .. } => {
+                groups.iter_mut().chain(aggregates.iter_mut().flat_map(Aggregate::parts_mut)).for_each(each);
+                input.each_expr(depth, visit);
+            }
+            Self::Expand { input, calls, .. } => {
+                calls.iter_mut().map(|(call, _)| call).for_each(each);
+                input.each_expr(depth, visit);
+            }
+            Self::Window { input, window, calls } => {
+                window.parts_mut().chain(calls.iter_mut().flat_map(WindowCall::own_parts_mut)).for_each(each);
                 input.each_expr(depth, visit);
             }
             Self::Sort { input, keys } => {
@@ -169,47 +195,90 @@ impl Node {
 }
 
 impl Node {
-    /// Whether its rows come in this order by themselves, from an index that has it.
-    pub(crate) fn is_sorted(&self, keys: &[SortKey]) -> bool {
-        let column = |key: &SortKey| if let Expr::Column(at) = key.expr { Some((at, key.is_descending)) } else { None };
-        keys.iter().map(column).collect::<Option<Vec<_>>>().is_some_and(|keys| self.is_ordered_by(keys))
+    /// Whether its rows come in this order by themselves, from an index that has it. An index that has the opposite order is read backward from now on.
+    pub(crate) fn is_sorted(&mut self, keys: &[SortKey]) -> bool {
+        let order = |key: &SortKey| {
+            let Expr::Column(at) = key.expr else { return None };
+            Some(Order { at, is_descending: key.is_descending, nulls_first: key.nulls_first })
+        };
+        let Some(keys) = keys.iter().map(order).collect::<Option<Vec<_>>>() else { return false };
+        if self.is_ordered_by(keys.clone()) {
+            return true;
+        }
+        let turned = keys.into_iter().map(Order::turned).collect();
+        let is_opposite = self.is_ordered_by(turned);
+        if is_opposite {
+            self.read_backward();
+        }
+        is_opposite
     }
 
-    fn is_ordered_by(&self, mut keys: Vec<(usize, bool)>) -> bool {
+    fn is_ordered_by(&self, mut keys: Vec<Order>) -> bool {
         match self {
             _ if keys.is_empty() => true,
             Self::Filter { input, .. } | Self::Distinct { input, .. } => input.is_ordered_by(keys),
             Self::Project { input, columns } => {
-                for (at, _) in &mut keys {
-                    let Expr::Column(below) = columns[*at] else { return false };
-                    *at = below;
+                for key in &mut keys {
+                    let Expr::Column(below) = columns[key.at] else { return false };
+                    key.at = below;
                 }
                 input.is_ordered_by(keys)
             }
             // What a full join adds comes last.
             Self::Join { left, kind: JoinKind::Inner | JoinKind::Left, .. } => {
-                keys.iter().all(|(at, _)| *at < left.width()) && left.is_ordered_by(keys)
+                keys.iter().all(|key| key.at < left.width()) && left.is_ordered_by(keys)
             }
             Self::Scan(scan) => scan.is_ordered_by(&keys),
             _ => false,
         }
     }
+
+    /// Turns the order that [`Node::is_ordered_by`] has found.
+    fn read_backward(&mut self) {
+        match self {
+            Self::Filter { input, .. } | Self::Distinct { input, .. } | Self::Project { input, .. } => {
+                input.read_backward()
+            }
+            Self::Join { left, .. } => left.read_backward(),
+            Self::Scan(scan) => scan.path.is_backward = !scan.path.is_backward,
+            _ => {}
+        }
+    }
+}
+
+/// How rows are sorted by a column.
+#[derive(Clone, Copy)]
+struct Order {
+    at: usize,
+    is_descending: bool,
+    nulls_first: bool,
+}
+
+impl Order {
+    fn turned(self) -> Self {
+        Self { is_descending: !self.is_descending, nulls_first: !self.nulls_first, ..self }
+    }
 }
 
 impl Scan {
-    /// Columns that may be NULL are left out: where it stands is another matter in each index.
-    fn is_ordered_by(&self, keys: &[(usize, bool)]) -> bool {
+    fn is_ordered_by(&self, keys: &[Order]) -> bool {
         let index = &self.table.indexes[self.path.index];
         let (equal, rest) = index.columns.split_at(self.path.equal.len());
         let mut rest = rest.iter().enumerate();
         index.is_ordered
-            && keys.iter().all(|&(at, is_descending)| {
-                let column = self.columns[at];
+            && keys.iter().all(|key| {
+                let key = if self.path.is_backward { key.turned() } else { *key };
+                let column = self.columns[key.at];
                 // One value has any order.
                 equal.contains(&column)
                     || rest.next().is_some_and(|(position, own)| {
-                        let is_ascending = index.is_ascending(equal.len() + position);
-                        *own == column && !self.table.columns[column].nullable && is_ascending != is_descending
+                        let position = equal.len() + position;
+                        let nulls_first = !index.orders.get(position).copied().unwrap_or_default().nulls_last;
+                        let has_nulls = self.table.columns[column].nullable;
+                        *own == column
+                            && index.is_comparable(&self.table, position)
+                            && index.is_ascending(position) != key.is_descending
+                            && (!has_nulls || nulls_first == key.nulls_first)
                     })
             })
     }
@@ -241,6 +310,8 @@ pub(crate) enum Question {
     Value,
     /// Whether there is a row.
     Exists,
+    /// An array of the values of its rows, which are arrays themselves or not.
+    Array { is_nested: bool },
     /// Whether all comparisons hold for some row, or for every row.
     Any { comparisons: Vec<(&'static Function, Expr)>, needs_all: bool },
 }
@@ -351,15 +422,24 @@ pub(crate) struct Path {
     /// The bounds of the column behind these, each with whether it is included.
     pub(crate) lower: Option<(Expr, bool)>,
     pub(crate) upper: Option<(Expr, bool)>,
+    /// Whether the last rows of the index come first.
+    pub(crate) is_backward: bool,
 }
 
 impl Path {
     /// All rows, in the order of their primary keys.
-    pub(crate) const ALL: Self = Self { index: 0, equal: Vec::new(), lower: None, upper: None };
+    pub(crate) const ALL: Self = Self { index: 0, equal: Vec::new(), lower: None, upper: None, is_backward: false };
 
     /// Whether it has bounds.
     pub(crate) fn is_narrow(&self) -> bool {
         !self.equal.is_empty() || self.lower.is_some() || self.upper.is_some()
+    }
+}
+
+impl SortKey {
+    /// Rising, with NULLs at the end.
+    pub(crate) const fn rising(expr: Expr) -> Self {
+        Self { expr, is_descending: false, nulls_first: false }
     }
 }
 
@@ -375,6 +455,7 @@ pub(crate) enum Plan {
         table: Arc<Table>,
         source: Node,
         checks: Vec<Condition>,
+        keys: Arc<ForeignKeys>,
         on_conflict: OnConflict,
         returning: Option<Returning>,
     },
@@ -384,16 +465,51 @@ pub(crate) enum Plan {
         source: Node,
         set: Vec<usize>,
         checks: Vec<Condition>,
+        keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },
     /// `source` gives all columns of the rows.
     Delete {
         table: Arc<Table>,
         source: Node,
+        keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },
     /// All rows of the tables.
     Truncate(Vec<(Arc<Table>, Node)>),
+}
+
+/// The foreign keys that a change of a table may lead to: by the tables, which may be the same again.
+#[derive(Debug, Default)]
+pub(crate) struct ForeignKeys {
+    pub(crate) tables: HashMap<TableId, TableKeys>,
+    /// The connection that is told what its transaction has to look at before it commits.
+    pub(crate) drawn: Option<Arc<Drawn>>,
+}
+
+/// The foreign keys that lead from a table and to it, and its CHECKs.
+#[derive(Debug)]
+pub(crate) struct TableKeys {
+    pub(crate) checks: Vec<Condition>,
+    pub(crate) parents: Vec<Arc<Link>>,
+    pub(crate) children: Vec<Arc<Link>>,
+}
+
+/// A foreign key between two tables.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) key: ForeignKey,
+    pub(crate) child: Arc<Table>,
+    pub(crate) parent: Arc<Table>,
+    /// Its columns in the child, and those of the key in the parent.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) parents: Vec<usize>,
+    /// The parent, and the children, of values that are the next outer row.
+    pub(crate) find_parent: Node,
+    pub(crate) find_children: Node,
+    /// The defaults of the child's columns, and the parent's values as ones of these columns.
+    pub(crate) defaults: Vec<Expr>,
+    pub(crate) converted: Vec<Expr>,
 }
 
 /// A CHECK: its name, and what may be NULL but not false of a row.
@@ -431,6 +547,14 @@ pub(crate) struct Returning {
 }
 
 impl Plan {
+    /// The query whose rows are the lines of a plan.
+    pub(crate) fn in_words(plan: &Self) -> Self {
+        let lines = crate::explain::lines(plan).into_iter();
+        let rows = lines.map(|line| vec![Expr::Constant(crate::datum::OwnedDatum::Text(line.into()))]).collect();
+        let columns = vec![OutputColumn { name: "QUERY PLAN".to_owned(), of: crate::types::Type::Text.into() }];
+        Self::Query { node: Node::Rows(rows), columns }
+    }
+
     /// The statement that it is.
     pub(crate) fn verb(&self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use hashbrown::HashMap;
+use polychron_base::TableId;
 use polychron_engine::{Interactive, Protocol};
 
 use crate::connection::{Connection, is_plain};
@@ -29,11 +30,15 @@ const KEPT_BYTES: usize = 16 << 10;
 /// A statement whose names and types are decided, and what its execution needs.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(crate) plan: Plan,
+    plan: Arc<Plan>,
     parameters: Vec<Type>,
     columns: Arc<[RowColumn]>,
     /// The version of the catalog that it is bound to.
     version: u64,
+    /// The tables that it uses.
+    tables: Vec<TableId>,
+    /// The session that has bound it: numbers of sequences are drawn for that.
+    session: u64,
 }
 
 /// A statement that is executed often, with other parameters each time.
@@ -99,7 +104,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     pub fn prepare(&mut self, text: &str) -> Result<Prepared, SqlError> {
         self.session.check_thread()?;
         let bound = self.bound_text(text);
-        let bound = bound.map_err(|error| self.fail(error))?;
+        let bound = bound.map_err(|error| self.fail(error));
+        self.finish_definitions();
+        let bound = bound?;
         Ok(Prepared { text: text.into(), bound })
     }
 
@@ -109,15 +116,25 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// As [`Connection::execute`]; and values of parameters that do not fit the types which the text gives them.
     pub fn answer(&mut self, text: &str, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
         self.session.check_thread()?;
-        let known = self.cache.bound.get(text).filter(|bound| bound.version == self.database.version()).cloned();
-        let bound = match known {
-            Some(bound) => Some(bound),
-            None => self.bound_text(text).map_err(|error| self.fail(error))?,
+        let known = self.cache.bound.get(text).filter(|bound| self.may_run(bound)).cloned();
+        let ended = match known.map_or_else(|| self.bound_text(text), |bound| Ok(Some(bound))) {
+            Ok(Some(bound)) => self.run_bound(&bound, parameters),
+            Ok(None) => self.run_unbound(text, parameters),
+            Err(error) => Err(self.fail(error)),
         };
-        match bound {
-            Some(bound) => self.run_bound(&bound, parameters),
-            None => self.run_unbound(text, parameters),
-        }
+        self.finish_definitions();
+        ended
+    }
+
+    /// Whether a bound statement may run as it is; then the tables are in use.
+    fn may_run(&self, bound: &Bound) -> bool {
+        let is_own = bound.session == self.slot.session && !self.has_defined();
+        is_own && self.database.enter_again((&bound.tables, bound.version), &self.slot)
+    }
+
+    /// Whether the open transaction has defined something, which the catalog's version does not tell.
+    fn has_defined(&self) -> bool {
+        self.session.changes().is_some_and(|changes| !changes.is_empty())
     }
 
     /// As [`Connection::answer`], of a statement that is prepared.
@@ -126,13 +143,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// As there.
     pub fn answer_prepared(&mut self, prepared: &mut Prepared, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
         self.session.check_thread()?;
-        if prepared.bound.as_ref().is_none_or(|bound| bound.version != self.database.version()) {
-            prepared.bound = self.bound_text(&prepared.text).map_err(|error| self.fail(error))?;
-        }
-        match &prepared.bound {
-            Some(bound) => self.run_bound(bound, parameters),
-            None => self.run_unbound(&prepared.text, parameters),
-        }
+        let is_ready = prepared.bound.as_ref().is_some_and(|bound| self.may_run(bound));
+        let bound = if is_ready { Ok(prepared.bound.clone()) } else { self.bound_text(&prepared.text) };
+        let ended = match bound {
+            Ok(Some(bound)) => {
+                let ended = self.run_bound(&bound, parameters);
+                prepared.bound = Some(bound);
+                ended
+            }
+            Ok(None) => self.run_unbound(&prepared.text, parameters),
+            Err(error) => Err(self.fail(error)),
+        };
+        self.finish_definitions();
+        ended
     }
 
     /// The statement of a text, if it only reads or changes rows.
@@ -146,17 +169,15 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             return Ok(None);
         }
         self.check_not_failed()?;
-        // Before the catalog: a table that is first named here is a new version, and the statement is bound again at its next execution.
-        let version = self.database.version();
-        let Statement { action: Action::Run(plan), parameters } =
-            Statement::bind(&self.database.catalog(), statement, &[])?
-        else {
-            return Ok(None);
-        };
+        let (bound, version) = self.bind_to_tables(statement, &[])?;
+        let Statement { action: Action::Run(plan), parameters, tables } = bound else { return Ok(None) };
         let columns = plan.columns().iter();
         let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
-        let bound = Arc::new(Bound { plan, parameters, columns, version });
-        self.cache.keep(&text.into(), &bound);
+        let (plan, session) = (Arc::new(plan), self.slot.session);
+        let bound = Arc::new(Bound { plan, parameters, columns, version, tables, session });
+        if !self.has_defined() {
+            self.cache.keep(&text.into(), &bound);
+        }
         Ok(Some(bound))
     }
 
@@ -189,8 +210,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         ended.map(|()| rows)
     }
 
-    fn run_plan(&mut self, plan: &Plan, values: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
-        if !matches!(plan, Plan::Query { .. }) {
+    fn run_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
+        if !matches!(**plan, Plan::Query { .. }) {
             self.check_writable(plan.verb())?;
         }
         self.session.run_into((plan, values), &self.zone, rows)

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::arrays::Array;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::Notice;
@@ -26,7 +27,9 @@ enum Cell {
     Plain(Datum<'static>),
     /// From where to where in the buffer.
     Text(usize, usize),
+    Json(usize, usize),
     Bytes(usize, usize),
+    Array(usize, usize),
 }
 
 /// What a statement has answered: its rows, and how many it has changed or answered.
@@ -39,6 +42,18 @@ pub struct Rows {
     length: usize,
     count: u64,
     notices: Vec<Notice>,
+}
+
+/// Appends a text, and tells where it ends.
+fn keep(texts: &mut String, text: &str) -> usize {
+    texts.push_str(text);
+    texts.len()
+}
+
+/// As [`keep`], of bytes.
+fn keep_bytes(all: &mut Vec<u8>, bytes: &[u8]) -> usize {
+    all.extend_from_slice(bytes);
+    all.len()
 }
 
 impl Default for Rows {
@@ -65,16 +80,10 @@ impl Rows {
         self.cells.reserve(row.len());
         for value in row {
             let cell = match *value {
-                Datum::Text(it) => {
-                    let start = self.text.len();
-                    self.text.push_str(it);
-                    Cell::Text(start, self.text.len())
-                }
-                Datum::Bytes(it) => {
-                    let start = self.bytes.len();
-                    self.bytes.extend_from_slice(it);
-                    Cell::Bytes(start, self.bytes.len())
-                }
+                Datum::Text(it) => Cell::Text(self.text.len(), keep(&mut self.text, it)),
+                Datum::Json(it) => Cell::Json(self.text.len(), keep(&mut self.text, it)),
+                Datum::Bytes(it) => Cell::Bytes(self.bytes.len(), keep_bytes(&mut self.bytes, it)),
+                Datum::Array(it) => Cell::Array(self.bytes.len(), keep_bytes(&mut self.bytes, it.bytes())),
                 plain => Cell::Plain(plain.moved(|_| "", |_| &[])),
             };
             self.cells.push(cell);
@@ -91,6 +100,21 @@ impl Rows {
         }
         (rows.count, rows.notices) = (outcome.count, outcome.notices);
         rows
+    }
+
+    fn datum(&self, cell: &Cell) -> Datum<'_> {
+        match *cell {
+            Cell::Plain(value) => value,
+            Cell::Text(start, end) => Datum::Text(&self.text[start..end]),
+            Cell::Json(start, end) => Datum::Json(&self.text[start..end]),
+            Cell::Bytes(start, end) => Datum::Bytes(&self.bytes[start..end]),
+            Cell::Array(start, end) => Datum::Array(Array::of_bytes(&self.bytes[start..end])),
+        }
+    }
+
+    /// The values of all rows.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Datum<'_>> {
+        self.cells.iter().map(|cell| self.datum(cell))
     }
 
     pub(crate) fn set_count(&mut self, count: u64) {
@@ -272,12 +296,7 @@ impl<'r> Row<'r> {
     pub fn value(self, position: usize) -> Datum<'r> {
         let width = self.rows.columns.len();
         let cell = (position < width).then(|| self.rows.cells.get(self.position * width + position));
-        match cell.flatten() {
-            Some(Cell::Plain(value)) => *value,
-            Some(Cell::Text(start, end)) => Datum::Text(&self.rows.text[*start..*end]),
-            Some(Cell::Bytes(start, end)) => Datum::Bytes(&self.rows.bytes[*start..*end]),
-            None => Datum::Null,
-        }
+        cell.flatten().map_or(Datum::Null, |cell| self.rows.datum(cell))
     }
 
     /// The value of a column as text, as PostgreSQL shows it; NULL is `None`.

@@ -9,6 +9,8 @@
 //! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
+mod script;
+
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,13 +20,18 @@ use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive};
 
 use crate::control::Modes;
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
+use crate::exec::foreign_keys::run_deferred;
 use crate::outcome::Outcome;
+use crate::plan::Plan;
 use crate::resident::{self, Resident};
 use crate::rows::Rows;
 use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::text::Zone;
+
+use script::{Drawn, Mark, Script, sum_of, sum_of_rows};
 
 /// Where a transaction that ends leaves the worker.
 struct Home<W> {
@@ -51,7 +58,7 @@ struct Block<W: Interactive + 'static> {
     /// `None`: it is rolled back, because of an error.
     transaction: Option<Resident<Held<W>>>,
     /// In the order in which they were set; a later one hides those of its name.
-    savepoints: Vec<(String, Savepoint)>,
+    savepoints: Vec<(String, Savepoint, Mark)>,
     /// Statements are refused.
     has_failed: bool,
     /// It began with BEGIN, and not with a statement of a text of several.
@@ -59,6 +66,7 @@ struct Block<W: Interactive + 'static> {
     is_read_only: bool,
     /// When it began.
     now: i64,
+    script: Script,
 }
 
 /// The worker of a connection, and its transaction.
@@ -70,7 +78,13 @@ pub(crate) struct Session<W: Interactive + 'static> {
     answers: Answers,
     block: Option<Block<W>>,
     scratch: Scratch,
+    /// What the latest transaction has defined that has ended, and whether it has committed.
+    ended: Option<(Script, bool)>,
+    drawn: Drawn,
 }
+
+/// A plan that may have to run again, and the values of its parameters.
+pub(crate) type Kept<'p> = (&'p Arc<Plan>, &'p [Datum<'p>]);
 
 /// What a transaction of statements ends with.
 enum Ended {
@@ -108,7 +122,8 @@ impl<W: Interactive + 'static> Session<W> {
     /// `needs` is dropped behind the worker.
     pub(crate) fn new(worker: W, answers: Answers, needs: Option<Needs>) -> Self {
         let home = Arc::new(Home { worker: Mutex::default(), _needs: needs });
-        Self { worker: Some(Box::new(worker)), home, answers, block: None, scratch: Scratch::default() }
+        let (ended, drawn, scratch) = (None, Drawn::default(), Scratch::default());
+        Self { worker: Some(Box::new(worker)), home, answers, block: None, scratch, ended, drawn }
     }
 
     /// The worker, which no transaction has.
@@ -129,6 +144,18 @@ impl<W: Interactive + 'static> Session<W> {
             return Ok(());
         }
         Err(SqlError::unsupported("a statement in another thread than that of its transaction"))
+    }
+
+    /// What the connection knows of sequences.
+    pub(crate) fn drawn(&self) -> &Drawn {
+        &self.drawn
+    }
+
+    /// Begins a transaction of the engine, which stays in this thread.
+    fn begin_held(&mut self) -> Result<Resident<Held<W>>, Failure> {
+        let worker = self.worker().take().expect(AT_HOME);
+        let begun = Open::own(worker, Return(self.home.clone()), &self.answers, Mode::ReadWrite)?;
+        Resident::new(begun).map_err(|_| SqlError::unsupported("a transaction at the end of a thread").into())
     }
 
     /// Whether a transaction is open, or has failed and was not ended.
@@ -155,14 +182,11 @@ impl<W: Interactive + 'static> Session<W> {
             block.is_explicit |= is_explicit;
         } else {
             resident::drop_abandoned();
-            let worker = self.worker().take().expect(AT_HOME);
-            let begun = Open::own(worker, Return(self.home.clone()), &self.answers, Mode::ReadWrite);
-            let kept = Resident::new(begun.map_err(SqlError::of_engine)?);
-            let transaction = Some(kept.map_err(|_| SqlError::unsupported("a transaction at the end of a thread"))?);
-            let savepoints = Vec::new();
-            let block =
-                Block { transaction, savepoints, has_failed: false, is_explicit, is_read_only: false, now: now() };
-            self.block = Some(block);
+            let transaction = Some(self.begin_held().map_err(error_of)?);
+            let (savepoints, script, now) = (Vec::new(), Script::default(), now());
+            let (has_failed, is_read_only) = (false, false);
+            self.block = Some(Block { transaction, savepoints, has_failed, is_explicit, is_read_only, now, script });
+            self.drawn.begin();
         }
         self.set(modes);
         Ok(())
@@ -178,30 +202,38 @@ impl<W: Interactive + 'static> Session<W> {
     /// Commits the transaction, and tells whether it has: one that has failed is rolled back.
     pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
         let Some(block) = self.block.take() else { return Ok(true) };
-        match block.transaction {
+        let ended = match block.transaction {
             Some(transaction) if !block.has_failed => {
-                let transaction = transaction.take().map_err(|_| SqlError::new(SqlState::INTERNAL_ERROR, HERE))?;
+                let transaction = transaction.take().map_err(|_| SqlError::internal(HERE))?;
                 transaction.commit().map_err(SqlError::of_engine).map(|()| true)
             }
             _ => Ok(false),
-        }
+        };
+        self.ended = Some((block.script, matches!(ended, Ok(true))));
+        ended
     }
 
     /// Rolls the transaction back.
     pub(crate) fn roll_back(&mut self) {
-        let transaction = self.block.take().and_then(|block| block.transaction);
-        if let Some(Ok(transaction)) = transaction.map(Resident::take) {
+        let Some(block) = self.block.take() else { return };
+        if let Some(Ok(transaction)) = block.transaction.map(Resident::take) {
             transaction.rollback();
         }
+        self.ended = Some((block.script, false));
     }
 
     /// Runs a plan in the open transaction.
-    pub(crate) fn run(&mut self, planned: Planned<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
+    pub(crate) fn run(&mut self, (plan, values): Kept<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
         let block = self.block.as_mut().expect("a transaction is open");
         let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
         let now = block.now;
-        let answered = transaction.with(|transaction| answer(planned, transaction, zone, now)).expect(HERE);
-        answered.map_err(|failure| self.fail(failure))
+        match transaction.with(|transaction| answer((plan, values), transaction, zone, now)).expect(HERE) {
+            Ok(outcome) => {
+                block.script.push(plan, values, sum_of(&outcome));
+                Ok(outcome)
+            }
+            Err(failure) => Err(self.fail(failure)),
+        }
     }
 
     /// Runs plans in a transaction of their own, until it commits. What they have answered is told also where a later one of them has failed: `last` is the
@@ -215,11 +247,18 @@ impl<W: Interactive + 'static> Session<W> {
     ) -> Result<(), SqlError> {
         resident::drop_abandoned();
         let (now, mut outcomes) = (now(), Vec::new());
+        let drawn = self.drawn.clone();
         let worker = self.worker().as_deref_mut().expect(AT_HOME);
         let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
             outcomes.clear();
+            drawn.begin();
             for planned in plans {
                 outcomes.push(answer(*planned, transaction, zone, now)?);
+            }
+            if last.is_none() {
+                let ran = run_deferred(drawn.take_deferred(), transaction, (zone, now));
+                // The last statement is not answered where the transaction fails behind it.
+                ran.inspect_err(|_| drop(outcomes.pop()))?;
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         });
@@ -237,19 +276,28 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
-    pub(crate) fn run_into(&mut self, planned: Planned<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
+    pub(crate) fn run_into(&mut self, (plan, values): Kept<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
         if let Some(block) = &mut self.block {
             let (now, scratch) = (block.now, &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-            let answered =
-                transaction.with(|transaction| answer_into(planned, transaction, zone, now, (rows, scratch)));
-            return answered.expect(HERE).map_err(|failure| self.fail(failure));
+            let answered = transaction
+                .with(|transaction| answer_into((plan, values), transaction, zone, now, (&mut *rows, scratch)));
+            return match answered.expect(HERE) {
+                Ok(()) => {
+                    block.script.push(plan, values, sum_of_rows(rows));
+                    Ok(())
+                }
+                Err(failure) => Err(self.fail(failure)),
+            };
         }
         resident::drop_abandoned();
-        let (now, mut scratch) = (now(), std::mem::take(&mut self.scratch));
+        let (now, mut scratch, drawn) = (now(), std::mem::take(&mut self.scratch), self.drawn.clone());
         let worker = self.worker().as_deref_mut().expect(AT_HOME);
         let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
-            answer_into(planned, transaction, zone, now, (&mut *rows, &mut scratch)).map_err(Ended::from)
+            drawn.begin();
+            answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut scratch))?;
+            run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
+            Ok(())
         });
         self.scratch = scratch;
         let ended = if self.answers.is_empty() {
@@ -272,7 +320,7 @@ impl<W: Interactive + 'static> Session<W> {
         let keeps = block.is_explicit && !block.savepoints.is_empty() && !is_lost;
         let ended = if keeps { None } else { block.transaction.take() };
         if !block.is_explicit {
-            self.block = None;
+            self.ended = self.block.take().map(|block| (block.script, false));
         }
         let ended = ended.and_then(|transaction| transaction.take().ok());
         let is_consistent = ended.is_none_or(Open::rollback);
@@ -292,7 +340,7 @@ impl<W: Interactive + 'static> Session<W> {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
-        block.savepoints.push((name, savepoint));
+        block.savepoints.push((name, savepoint, block.script.mark(self.drawn.deferred_count())));
     }
 
     /// Forgets a savepoint, and those that were set later.
@@ -316,6 +364,8 @@ impl<W: Interactive + 'static> Session<W> {
         match transaction.with(|transaction| transaction.roll_back_to(savepoint)).expect(HERE) {
             Ok(()) => {
                 block.has_failed = false;
+                let mark = block.savepoints[position].2.clone();
+                block.script.return_to(&mark, &self.drawn);
                 Ok(())
             }
             Err(error) => {
@@ -327,7 +377,7 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     fn find_savepoint(&mut self, name: &str) -> Result<usize, SqlError> {
-        let found = self.block.as_ref().and_then(|block| block.savepoints.iter().rposition(|(it, _)| it == name));
+        let found = self.block.as_ref().and_then(|block| block.savepoints.iter().rposition(|(it, ..)| it == name));
         found.ok_or_else(|| {
             let message = format!("savepoint \"{name}\" does not exist");
             self.fail(SqlError::new(SqlState::INVALID_SAVEPOINT, message).into())

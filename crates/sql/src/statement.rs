@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bumpalo::Bump;
+use polychron_base::TableId;
 use polychron_engine::Transaction;
 use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
 use crate::bind::{Binder, NewTable, create_index, object_name};
-use crate::catalog::{Catalog, Table, taken};
+use crate::catalog::{Catalog, Description, Table, View, taken};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -17,6 +18,7 @@ use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
+use crate::sequences::{Drawn, Sequence, SequenceDefinition};
 use crate::text::Zone;
 use crate::types::Type;
 
@@ -25,9 +27,10 @@ pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
 
 /// What a statement does.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are plans")]
 pub(crate) enum Action {
     Run(Plan),
-    Define(Definition),
+    Define(Box<Definition>),
     /// Nothing, as the notice says.
     Skip {
         tag: &'static str,
@@ -35,22 +38,57 @@ pub(crate) enum Action {
     },
 }
 
-/// A change of what tables there are.
+/// A change of what objects there are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Definition {
+    /// What PostgreSQL calls it.
+    pub(crate) tag: &'static str,
+    pub(crate) notices: Vec<Notice>,
+    /// Tables that no other transaction may use until this one has ended.
+    pub(crate) closes: Vec<TableId>,
+    /// Tables that the engine is to make.
+    pub(crate) tables: Vec<NewTable>,
+    /// What other names stand for afterwards, or that they stand for nothing.
+    pub(crate) objects: NewObjects,
+    /// Queries that must find nothing then, and the error of those that do.
+    pub(crate) checks: Vec<(String, SqlError)>,
+    /// What is to be run then.
+    pub(crate) plans: Vec<Plan>,
+    /// An index that may be made while others use the table.
+    pub(crate) index: Option<(Arc<Table>, IndexDefinition)>,
+}
+
+/// Names with what they are to stand for, or that they stand for nothing.
+pub(crate) type NewObjects = Vec<(String, Option<NewObject>)>;
+
+/// What a name is to stand for.
 #[derive(Clone, Debug)]
-pub(crate) enum Definition {
-    CreateTable(NewTable),
-    CreateIndex(Arc<Table>, IndexDefinition),
-    DropTables { tables: Vec<Arc<Table>>, notices: Vec<Notice> },
+pub(crate) enum NewObject {
+    /// This table of the engine, described so.
+    Table(Arc<Table>, Description),
+    /// Numbers that begin anew, or go on where those of another sequence are.
+    Sequence(SequenceDefinition, Option<Arc<Sequence>>),
+    View(View),
 }
 
 impl Definition {
-    /// What PostgreSQL calls it.
-    pub(crate) fn tag(&self) -> &'static str {
-        match self {
-            Self::CreateTable(_) => "CREATE TABLE",
-            Self::CreateIndex(..) => "CREATE INDEX",
-            Self::DropTables { .. } => "DROP TABLE",
+    pub(crate) fn new(tag: &'static str) -> Self {
+        Self { tag, ..Self::default() }
+    }
+
+    /// How a table is described, as far as this definition has come.
+    pub(crate) fn described(&self, table: &Table) -> Description {
+        let changed = self.objects.iter().rev().find(|(name, _)| *name == table.name);
+        match changed {
+            Some((_, Some(NewObject::Table(_, description)))) => description.clone(),
+            _ => table.description.clone(),
         }
+    }
+
+    /// Says what a name stands for, in the place of what was said before.
+    pub(crate) fn set_object(&mut self, name: &str, object: Option<NewObject>) {
+        self.objects.retain(|(own, _)| own != name);
+        self.objects.push((name.to_owned(), object));
     }
 }
 
@@ -60,49 +98,89 @@ pub(crate) struct Statement {
     pub(crate) action: Action,
     /// The types of its parameters.
     pub(crate) parameters: Vec<Type>,
+    /// The tables that it uses.
+    pub(crate) tables: Vec<TableId>,
 }
 
 impl Statement {
     /// Binds a statement; `parameters` are the types that the client has declared.
-    pub(crate) fn bind(catalog: &Catalog, statement: &ast::Statement, parameters: &[Type]) -> Result<Self, SqlError> {
-        let mut binder = Binder::new(catalog, parameters);
+    pub(crate) fn bind(
+        catalog: &Catalog,
+        statement: &ast::Statement,
+        parameters: &[Type],
+        drawn: &Arc<Drawn>,
+    ) -> Result<Self, SqlError> {
+        let mut binder = Binder::new(catalog, parameters, drawn);
         let action = match statement {
             ast::Statement::Query(query) => {
-                let bound = binder.query(query)?;
+                let bound = binder.whole_query(query)?;
                 Action::Run(Plan::Query { node: bound.node, columns: bound.columns })
+            }
+            ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
+                crate::explain::check_options(options.as_deref().unwrap_or_default())?;
+                let inner = Self::bind(catalog, statement, parameters, drawn)?;
+                binder.parameters = inner.parameters;
+                let Action::Run(plan) = inner.action else {
+                    return Err(SqlError::unsupported("EXPLAIN of a statement without a plan"));
+                };
+                Action::Run(Plan::in_words(&plan))
             }
             ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),
             ast::Statement::Delete(delete) => Action::Run(binder.delete(delete)?),
-            ast::Statement::Truncate(truncate) => Action::Run(binder.truncate(truncate)?),
-            ast::Statement::CreateTable(create) => {
-                let name = object_name(&create.name)?;
-                match skip("CREATE TABLE", catalog, &name, create.if_not_exists)? {
-                    Some(skipped) => skipped,
-                    None => Action::Define(Definition::CreateTable(binder.create_table(create)?)),
-                }
-            }
-            ast::Statement::CreateIndex(create) => {
-                let (table, index) = create_index(catalog, create)?;
-                match skip("CREATE INDEX", catalog, &index.name, create.if_not_exists)? {
-                    Some(skipped) => skipped,
-                    None => Action::Define(Definition::CreateIndex(table, index)),
-                }
-            }
-            ast::Statement::Drop { object_type: ast::ObjectType::Table, names, cascade: false, if_exists, .. } => {
-                Action::Define(dropped(catalog, names, *if_exists)?)
-            }
-            other => {
-                let words: Vec<_> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
-                return Err(SqlError::unsupported(format!("the statement {}", words.join(" "))));
-            }
+            ast::Statement::Truncate(truncate) => binder.truncate(truncate)?,
+            other => define(&mut binder, other)?,
         };
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
             let message = format!("could not determine data type of parameter ${}", at + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
         }
-        Ok(Self { action, parameters: binder.parameters })
+        let mut tables = binder.catalog.used.into_inner();
+        tables.sort_unstable();
+        tables.dedup();
+        Ok(Self { action, parameters: binder.parameters, tables })
     }
+}
+
+/// Binds a statement that defines something.
+fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action, SqlError> {
+    let definition = match statement {
+        ast::Statement::CreateTable(create) => {
+            let name = object_name(&create.name)?;
+            match skip("CREATE TABLE", &binder.catalog, &name, create.if_not_exists)? {
+                Some(skipped) => return Ok(skipped),
+                None => binder.create_table(create)?,
+            }
+        }
+        ast::Statement::CreateIndex(create) => {
+            let (table, index) = create_index(&binder.catalog, create)?;
+            if let Some(skipped) = skip("CREATE INDEX", &binder.catalog, &index.name, create.if_not_exists)? {
+                return Ok(skipped);
+            }
+            Definition { index: Some((table, index)), ..Definition::new("CREATE INDEX") }
+        }
+        ast::Statement::CreateSequence { temporary: false, if_not_exists, name, sequence_options } => {
+            let name = object_name(name)?;
+            match skip("CREATE SEQUENCE", &binder.catalog, &name, *if_not_exists)? {
+                Some(skipped) => return Ok(skipped),
+                None => binder.create_sequence(&name, sequence_options)?,
+            }
+        }
+        ast::Statement::CreateView(create) => binder.create_view(create)?,
+        ast::Statement::AlterTable(alter) => return binder.alter_table(alter),
+        ast::Statement::Drop { object_type, names, cascade, if_exists, .. } => {
+            binder.drop_objects(*object_type, names, *cascade, *if_exists)?
+        }
+        // A table has no comments, and nothing to be swept.
+        ast::Statement::Comment { .. } => Definition::new("COMMENT"),
+        ast::Statement::Vacuum(_) => Definition::new("VACUUM"),
+        ast::Statement::Analyze { .. } => Definition::new("ANALYZE"),
+        other => {
+            let words: Vec<_> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
+            return Err(SqlError::unsupported(format!("the statement {}", words.join(" "))));
+        }
+    };
+    Ok(Action::Define(definition.into()))
 }
 
 /// What becomes of a definition whose name is taken: an error, or nothing where IF NOT EXISTS says so. `None`: the name is free.
@@ -115,22 +193,6 @@ fn skip(tag: &'static str, catalog: &Catalog, name: &str, may_be: bool) -> Resul
         }
         true => Err(taken(name)),
     }
-}
-
-fn dropped(catalog: &Catalog, names: &[ast::ObjectName], may_be_missing: bool) -> Result<Definition, SqlError> {
-    let (mut tables, mut notices) = (Vec::new(), Vec::new());
-    for name in names {
-        let name = object_name(name)?;
-        let missing = format!("table \"{name}\" does not exist");
-        match catalog.find(&name)? {
-            Some(table) => tables.push(table),
-            None if may_be_missing => {
-                notices.push(Notice::remark(SqlState::SUCCESS, format!("{missing}, skipping")));
-            }
-            None => return Err(SqlError::new(SqlState::UNDEFINED_TABLE, missing)),
-        }
-    }
-    Ok(Definition::DropTables { tables, notices })
 }
 
 /// Runs a plan in a transaction, and gathers its answer.

@@ -46,9 +46,86 @@ pub enum Type {
     Interval,
     /// `uuid`
     Uuid,
+    /// `json`
+    Json,
+    /// `jsonb`
+    Jsonb,
+    /// An array of values of a type.
+    Array(Element),
     /// The result of a statement without one.
     Void,
+    /// `regclass`: the object id of a relation.
+    Regclass,
+    /// `regtype`
+    Regtype,
+    /// `regproc`
+    Regproc,
+    /// `regnamespace`
+    Regnamespace,
+    /// `regrole`
+    Regrole,
+    /// An array of any type, as an argument.
+    AnyArray,
+    /// A value of any type, or of that of the elements of the arrays beside it.
+    AnyElement,
 }
+
+/// The type of an array's elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Element(u8);
+
+impl Element {
+    /// The type.
+    pub const fn get(self) -> Type {
+        Type::ALL[self.0 as usize]
+    }
+}
+
+impl fmt::Debug for Element {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", self.get())
+    }
+}
+
+impl From<Element> for String {
+    fn from(element: Element) -> Self {
+        element.get().internal_name().to_owned()
+    }
+}
+
+impl TryFrom<String> for Element {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let at = Type::ALL.into_iter().position(|it| it.internal_name() == name);
+        at.map(|at| Self(at as u8)).ok_or_else(|| format!("no type has the name {name}"))
+    }
+}
+
+/// Names and object ids of array types, by the positions of their elements in `Type::ALL`.
+const ARRAYS: [(&str, &str, u32); Type::ALL.len()] = [
+    ("boolean[]", "_bool", 1000),
+    ("smallint[]", "_int2", 1005),
+    ("integer[]", "_int4", 1007),
+    ("bigint[]", "_int8", 1016),
+    ("oid[]", "_oid", 1028),
+    ("real[]", "_float4", 1021),
+    ("double precision[]", "_float8", 1022),
+    ("numeric[]", "_numeric", 1231),
+    ("text[]", "_text", 1009),
+    ("character varying[]", "_varchar", 1015),
+    ("character[]", "_bpchar", 1014),
+    ("bytea[]", "_bytea", 1001),
+    ("date[]", "_date", 1182),
+    ("time without time zone[]", "_time", 1183),
+    ("timestamp without time zone[]", "_timestamp", 1115),
+    ("timestamp with time zone[]", "_timestamptz", 1185),
+    ("interval[]", "_interval", 1187),
+    ("uuid[]", "_uuid", 2951),
+    ("json[]", "_json", 199),
+    ("jsonb[]", "_jsonb", 3807),
+];
 
 /// What types have in common, by which functions are chosen: `typcategory`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +136,7 @@ pub(crate) enum Category {
     Text,
     DateTime,
     Timespan,
+    Array,
     User,
     Pseudo,
 }
@@ -86,7 +164,7 @@ pub enum Bound {
 
 impl Type {
     /// All types that columns can have.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Bool,
         Self::Int2,
         Self::Int4,
@@ -105,7 +183,26 @@ impl Type {
         Self::Timestamptz,
         Self::Interval,
         Self::Uuid,
+        Self::Json,
+        Self::Jsonb,
     ];
+
+    /// `integer[]`
+    #[allow(non_upper_case_globals, reason = "it stands among the names of types")]
+    pub(crate) const Int4s: Self = Self::Array(Element(2));
+    /// `text[]`
+    #[allow(non_upper_case_globals, reason = "it stands among the names of types")]
+    pub(crate) const Texts: Self = Self::Array(Element(8));
+
+    /// The type of arrays of it.
+    pub(crate) fn array(self) -> Option<Self> {
+        Self::ALL.into_iter().position(|it| it == self).map(|at| Self::Array(Element(at as u8)))
+    }
+
+    /// The type of its elements, if it is one of arrays.
+    pub(crate) const fn element(self) -> Option<Self> {
+        if let Self::Array(element) = self { Some(element.get()) } else { None }
+    }
 
     /// Its object id in PostgreSQL.
     pub const fn oid(self) -> u32 {
@@ -129,6 +226,16 @@ impl Type {
             Self::Interval => 1186,
             Self::Numeric => 1700,
             Self::Uuid => 2950,
+            Self::Json => 114,
+            Self::Jsonb => 3802,
+            Self::Array(element) => ARRAYS[element.0 as usize].2,
+            Self::Regclass => 2205,
+            Self::Regtype => 2206,
+            Self::Regproc => 24,
+            Self::Regnamespace => 4089,
+            Self::Regrole => 4096,
+            Self::AnyArray => 2277,
+            Self::AnyElement => 2283,
             Self::Void => 2278,
         }
     }
@@ -155,6 +262,16 @@ impl Type {
             Self::Timestamptz => "timestamp with time zone",
             Self::Interval => "interval",
             Self::Uuid => "uuid",
+            Self::Json => "json",
+            Self::Jsonb => "jsonb",
+            Self::Array(element) => ARRAYS[element.0 as usize].0,
+            Self::Regclass => "regclass",
+            Self::Regtype => "regtype",
+            Self::Regproc => "regproc",
+            Self::Regnamespace => "regnamespace",
+            Self::Regrole => "regrole",
+            Self::AnyArray => "anyarray",
+            Self::AnyElement => "anyelement",
             Self::Void => "void",
         }
     }
@@ -173,6 +290,7 @@ impl Type {
             Self::Time => "time",
             Self::Timestamp => "timestamp",
             Self::Timestamptz => "timestamptz",
+            Self::Array(element) => ARRAYS[element.0 as usize].1,
             other => other.name(),
         }
     }
@@ -183,6 +301,14 @@ impl Type {
             "int" => Self::Int4,
             "decimal" | "dec" => Self::Numeric,
             "char" => Self::Bpchar,
+            "name" => Self::Text,
+            "xid" => Self::Int8,
+            "regclass" => Self::Regclass,
+            "regtype" => Self::Regtype,
+            "regproc" | "regprocedure" => Self::Regproc,
+            "regnamespace" => Self::Regnamespace,
+            "regrole" => Self::Regrole,
+            _ if name.starts_with('_') => return Self::by_name(&name[1..]).and_then(Self::array),
             _ => return Self::ALL.into_iter().find(|it| it.internal_name() == name || it.name() == name),
         };
         Some(other)
@@ -198,9 +324,16 @@ impl Type {
             Self::Text | Self::Varchar | Self::Bpchar => Category::Text,
             Self::Date | Self::Time | Self::Timestamp | Self::Timestamptz => Category::DateTime,
             Self::Interval => Category::Timespan,
-            Self::Bytea | Self::Uuid => Category::User,
-            Self::Void => Category::Pseudo,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::User,
+            Self::Array(_) => Category::Array,
+            _ if self.is_object() => Category::Number,
+            _ => Category::Pseudo,
         }
+    }
+
+    /// Whether its values are object ids that are shown as names.
+    pub(crate) const fn is_object(self) -> bool {
+        matches!(self, Self::Regclass | Self::Regtype | Self::Regproc | Self::Regnamespace | Self::Regrole)
     }
 
     /// Whether it is preferred among the types of its category: `typispreferred`.
@@ -223,6 +356,9 @@ impl From<Type> for ColumnType {
 
 impl fmt::Display for ColumnType {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(element) = self.base.element() {
+            return write!(out, "{}[]", Self { base: element, bound: self.bound });
+        }
         match self.bound {
             Bound::None => out.write_str(self.base.name()),
             Bound::Length(length) => write!(out, "{}({length})", self.base.name()),

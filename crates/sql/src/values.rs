@@ -316,13 +316,15 @@ pub(crate) fn kind(value: Datum<'_>) -> &'static str {
         Datum::Timestamp(_) => "timestamp",
         Datum::Interval(_) => "interval",
         Datum::Uuid(_) => "UUID",
+        Datum::Json(_) => "JSON value",
+        Datum::Array(_) => "array",
     }
 }
 
 /// The type that a value has where no statement gives it one.
 pub(crate) fn natural_type(value: Datum<'_>) -> Type {
     match value {
-        Datum::Null | Datum::Text(_) => Type::Unknown,
+        Datum::Null | Datum::Text(_) | Datum::Array(_) => Type::Unknown,
         Datum::Bool(_) => Type::Bool,
         Datum::Int(_) => Type::Int8,
         Datum::Float(_) => Type::Float8,
@@ -333,5 +335,6 @@ pub(crate) fn natural_type(value: Datum<'_>) -> Type {
         Datum::Timestamp(_) => Type::Timestamp,
         Datum::Interval(_) => Type::Interval,
         Datum::Uuid(_) => Type::Uuid,
+        Datum::Json(_) => Type::Jsonb,
     }
 }

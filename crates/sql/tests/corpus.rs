@@ -32,6 +32,50 @@ fn shown(outcome: &Outcome) -> impl Iterator<Item = String> {
     })
 }
 
+/// Plans are shown in words.
+#[test]
+fn explain() {
+    let database = SqlDatabase::open(Serial::open(Default::default(), Common::default()).unwrap());
+    let mut connection = Connection::open(&database).unwrap();
+    for statement in ["CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b text)", "CREATE INDEX ta ON t (a, b)"] {
+        connection.execute(statement, &[]).unwrap();
+    }
+    for (statement, wanted) in [
+        ("SELECT * FROM t", "Seq Scan on t"),
+        ("SELECT * FROM t WHERE id = 1", "Index Scan using t_pkey on t\n  Index Cond: (id = 1)\n  Filter: (id = 1)"),
+        (
+            "SELECT * FROM t WHERE a = 1 AND b > 'x' ORDER BY id LIMIT 1",
+            "Limit\n  ->  Sort\n        Sort Key: id\n        ->  Index Scan using ta on t\n              Index Cond: ((a = 1) AND (b > 'x'))\n              Filter: ((a = 1) AND (b > 'x'))",
+        ),
+        ("SELECT * FROM t ORDER BY id DESC LIMIT 1", "Limit\n  ->  Index Scan Backward using t_pkey on t"),
+        (
+            "SELECT * FROM t WHERE a = 1 ORDER BY b",
+            "Index Scan using ta on t\n  Index Cond: (a = 1)\n  Filter: (a = 1)",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 ORDER BY b DESC",
+            "Index Scan Backward using ta on t\n  Index Cond: (a = 1)\n  Filter: (a = 1)",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 ORDER BY b DESC NULLS LAST",
+            "Sort\n  Sort Key: b DESC NULLS LAST\n  ->  Index Scan using ta on t\n        Index Cond: (a = 1)\n        Filter: (a = 1)",
+        ),
+        ("SELECT a, count(*) FROM t GROUP BY a", "HashAggregate\n  Group Key: a\n  ->  Seq Scan on t"),
+        ("DELETE FROM t WHERE b IS NULL", "Delete on t\n  ->  Seq Scan on t\n        Filter: (b IS NULL)"),
+        (
+            "SELECT * FROM t x JOIN t y ON x.b = y.b",
+            "Hash Join\n  Hash Cond: (b = b)\n  ->  Seq Scan on t\n  ->  Seq Scan on t",
+        ),
+    ] {
+        assert_eq!(answer(&mut connection, &format!("EXPLAIN {statement}")), wanted, "{statement}");
+    }
+    assert_eq!(answer(&mut connection, "SELECT count(*) FROM t"), "0");
+    assert_eq!(answer(&mut connection, "EXPLAIN (COSTS OFF) SELECT 1"), "Result");
+    for refused in ["EXPLAIN ANALYZE SELECT 1", "EXPLAIN (ANALYZE) SELECT 1", "EXPLAIN (FORMAT JSON) SELECT 1"] {
+        assert!(answer(&mut connection, refused).starts_with("ERROR 0A000"), "{refused}");
+    }
+}
+
 /// What the last statement of a text answers, in words.
 fn answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
     let outcome = match connection.execute(text, &[]) {
@@ -84,5 +128,6 @@ macro_rules! corpus {
 }
 
 corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, levels);
+corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, windows);
 // Their answers have the tags, warnings and notices of all statements.
-corpus!(whole_answer: transactions, definitions, constraints);
+corpus!(whole_answer: transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);

@@ -1,5 +1,7 @@
 //! Definitions are kept in the database, and tables of others are there under their names.
 
+use std::sync::Arc;
+
 use polychron_engine::{Common, Interactive, Protocol, Standing};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{ColumnType, TableDefinition};
@@ -66,4 +68,160 @@ fn tables_of_others_are_there_and_a_stale_description_is_not_theirs() {
     protocol.storage().create_table(native, Standing::Permanent).unwrap();
     let mut other = Connection::open(&SqlDatabase::open(protocol)).unwrap();
     assert_eq!(run(&mut other, "INSERT INTO native VALUES (4000000000) RETURNING id").unwrap(), "4000000000");
+}
+
+fn database<P: Protocol>() -> (Arc<P>, Arc<SqlDatabase<P>>) {
+    let protocol = P::open(P::Options::default(), Common::default()).unwrap();
+    (protocol.clone(), SqlDatabase::open(protocol))
+}
+
+fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
+    for text in texts {
+        run(connection, text).unwrap_or_else(|error| panic!("{}: {text}: {error}", P::NAME));
+    }
+}
+
+fn what_is_not_committed_is_not_seen<P: Protocol<Worker: Interactive>>() {
+    let (protocol, database) = database::<P>();
+    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    all(&mut one, &["CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)"]);
+    all(&mut one, &["BEGIN", "CREATE TABLE u (a int)", "INSERT INTO u VALUES (2)", "CREATE SEQUENCE s"]);
+    for text in ["SELECT * FROM u", "SELECT nextval('s')"] {
+        assert_eq!(code(run(&mut other, text)), "42P01", "{}", P::NAME);
+    }
+    all(&mut one, &["ROLLBACK"]);
+    assert_eq!(code(run(&mut one, "SELECT * FROM u")), "42P01");
+    assert!(protocol.storage().find_table("u").is_none(), "{}", P::NAME);
+    // Who has looked for a name may be later than who defines it, by the clocks of some protocols: that is a conflict.
+    loop {
+        all(&mut one, &["BEGIN", "CREATE TABLE u (a int)", "INSERT INTO u VALUES (2)", "ALTER TABLE t RENAME TO v"]);
+        assert_eq!(code(run(&mut other, "SELECT * FROM u")), "42P01");
+        match run(&mut one, "COMMIT") {
+            Ok(_) => break,
+            Err(error) => assert!(["40001", "40P01"].contains(&error.state().code()), "{}: {error}", P::NAME),
+        }
+    }
+    assert_eq!(run(&mut other, "SELECT u.a, v.a FROM u, v").unwrap(), "2|1", "{}", P::NAME);
+    assert_eq!(code(run(&mut other, "SELECT * FROM t")), "42P01");
+}
+
+#[test]
+fn others_do_not_see_what_is_not_committed() {
+    what_is_not_committed_is_not_seen::<Cicada>();
+    what_is_not_committed_is_not_seen::<Maflingo>();
+    what_is_not_committed_is_not_seen::<Hyper>();
+    what_is_not_committed_is_not_seen::<Locking>();
+}
+
+fn tables_are_closed_while_they_are_altered<P: Protocol<Worker: Interactive>>() {
+    let (_, database) = database::<P>();
+    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    all(&mut one, &["SET lock_timeout = '20ms'", "CREATE TABLE t (a int PRIMARY KEY)", "CREATE TABLE u (a int)"]);
+    all(&mut other, &["SET lock_timeout = '20ms'", "BEGIN", "INSERT INTO t VALUES (1)"]);
+    for text in ["ALTER TABLE t ADD COLUMN b int", "DROP TABLE t", "ALTER TABLE t RENAME TO v"] {
+        assert_eq!(code(run(&mut one, text)), "55P03", "{}: {text}", P::NAME);
+    }
+    // Another table is another gate, and after a time that is over all are open.
+    all(&mut one, &["ALTER TABLE u ADD COLUMN b int"]);
+    all(&mut other, &["INSERT INTO t VALUES (2)", "COMMIT"]);
+    all(&mut one, &["BEGIN", "ALTER TABLE t ADD COLUMN b int DEFAULT 7"]);
+    for text in ["SELECT * FROM t", "INSERT INTO t VALUES (3)", "ALTER TABLE t DROP COLUMN a"] {
+        assert_eq!(code(run(&mut other, text)), "55P03", "{}: {text}", P::NAME);
+    }
+    all(&mut one, &["COMMIT"]);
+    assert_eq!(run(&mut other, "SELECT * FROM t ORDER BY a").unwrap(), "1|7\n2|7", "{}", P::NAME);
+}
+
+#[test]
+fn a_table_is_closed_while_it_is_altered() {
+    tables_are_closed_while_they_are_altered::<Cicada>();
+    tables_are_closed_while_they_are_altered::<Maflingo>();
+    tables_are_closed_while_they_are_altered::<Hyper>();
+}
+
+#[test]
+fn a_connection_that_goes_leaves_nothing_closed() {
+    let (protocol, database) = database::<Maflingo>();
+    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    all(&mut one, &["CREATE TABLE t (a int)", "BEGIN", "ALTER TABLE t ADD COLUMN b int", "CREATE TABLE u (a int)"]);
+    drop(one);
+    assert!(protocol.storage().find_table("u").is_none());
+    all(
+        &mut other,
+        &["SET lock_timeout = '20ms'", "INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE u (b int)"],
+    );
+}
+
+#[test]
+fn what_a_transaction_has_read_before_a_definition_is_read_again() {
+    let (_, database) = database::<Maflingo>();
+    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)"]);
+    all(&mut one, &["BEGIN", "SELECT v FROM t"]);
+    all(&mut other, &["UPDATE t SET v = 2"]);
+    assert_eq!(code(run(&mut one, "CREATE TABLE u (a int)")), "40001");
+    all(&mut one, &["ROLLBACK", "CREATE TABLE u (a int)"]);
+}
+
+fn objects_are_found_again<P: Protocol<Worker: Interactive>>() {
+    let (protocol, first) = database::<P>();
+    let mut one = Connection::open(&first).unwrap();
+    all(
+        &mut one,
+        &[
+            "CREATE TABLE t (id serial, v int, w text)",
+            "INSERT INTO t (v) VALUES (10), (20)",
+            "ALTER TABLE t RENAME COLUMN v TO x",
+            "ALTER TABLE t RENAME TO u",
+            "ALTER TABLE u DROP COLUMN w",
+            "CREATE TABLE t (a int)",
+        ],
+    );
+    all(&mut one, &["INSERT INTO t VALUES (5)", "CREATE VIEW w AS SELECT x FROM u"]);
+    let mut other = Connection::open(&SqlDatabase::open(protocol)).unwrap();
+    assert_eq!(run(&mut other, "SELECT x FROM w ORDER BY x").unwrap(), "10\n20", "{}", P::NAME);
+    assert_eq!(run(&mut other, "SELECT * FROM t").unwrap(), "5");
+    // Both draw from one sequence, and get no number twice.
+    for _ in 0..2 {
+        all(&mut other, &["INSERT INTO u (x) VALUES (0)"]);
+        all(&mut one, &["INSERT INTO u (x) VALUES (0)"]);
+    }
+    assert_eq!(run(&mut other, "SELECT count(DISTINCT id), count(*) FROM u").unwrap(), "6|6", "{}", P::NAME);
+    let rows = run(&mut other, "INSERT INTO t VALUES (6); INSERT INTO t VALUES (7); SELECT count(*) FROM t");
+    assert_eq!(rows.unwrap(), "3");
+}
+
+#[test]
+fn objects_are_found_again_by_another_database_object() {
+    objects_are_found_again::<Serial>();
+    objects_are_found_again::<Cicada>();
+    objects_are_found_again::<Maflingo>();
+}
+
+#[test]
+fn a_cascade_is_long_and_goes_whole() {
+    let (_, database) = database::<Maflingo>();
+    let mut one = Connection::open(&database).unwrap();
+    all(
+        &mut one,
+        &[
+            "CREATE TABLE p (id int PRIMARY KEY)",
+            "CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE)",
+            "INSERT INTO p VALUES (1), (2)",
+            "INSERT INTO c SELECT n, 1 FROM generate_series(1, 100000) n",
+            "INSERT INTO c VALUES (0, 2)",
+            "DELETE FROM p WHERE id = 1",
+        ],
+    );
+    assert_eq!(run(&mut one, "SELECT count(*) FROM c").unwrap(), "1");
+    // A chain is as long as it is, and nothing goes down in it.
+    all(
+        &mut one,
+        &[
+            "CREATE TABLE chain (id int PRIMARY KEY, next int REFERENCES chain ON DELETE CASCADE ON UPDATE CASCADE)",
+            "INSERT INTO chain SELECT n, nullif(n - 1, 0) FROM generate_series(1, 500) n",
+            "DELETE FROM chain WHERE id = 1",
+        ],
+    );
+    assert_eq!(run(&mut one, "SELECT count(*) FROM chain").unwrap(), "0");
 }

@@ -105,10 +105,13 @@ fn a_limit_reads_few_rows_of_an_ordered_index() {
         first("SELECT i.b FROM it i JOIN it j ON j.c = i.b WHERE 1 / (i.b - 40) <= 0 ORDER BY i.a LIMIT 1"),
         "2"
     );
-    // Not in the order of the key, or of a column that may be NULL: all rows are sorted.
+    // Backward, and with NULLs where the index has them.
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a DESC, b DESC LIMIT 1"), "99");
+    assert_eq!(first("SELECT b FROM it WHERE c > 0 AND 1 / (b - 40) <= 0 ORDER BY c LIMIT 1"), "1");
+    // Not in the order of the key, nor with NULLs where the index has them: all rows are sorted.
     assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY b LIMIT 1"), "22012");
     assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a DESC, b LIMIT 1"), "22012");
-    assert_eq!(first("SELECT b FROM it WHERE c > 0 AND 1 / (b - 40) <= 0 ORDER BY c LIMIT 1"), "22012");
+    assert_eq!(first("SELECT b FROM it WHERE c > 0 AND 1 / (b - 40) <= 0 ORDER BY c NULLS FIRST LIMIT 1"), "22012");
 }
 
 #[test]

@@ -37,6 +37,7 @@ const NAMING: &[&str] = &[
     "crates/protocols/src/maflingo/lazy_host.rs",
     // A paper's figures go by its name, and compare protocols.
     "lab/figures/",
+    "lab/sql/tests/",
     "lab/tidy/",
     // Long runs are of some protocols.
     "lab/xtask/src/endure.rs",
@@ -119,6 +120,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/crash", &["base", "sync", "polychron"]),
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
     ("lab/fuzz", &["base", "memory", "index", "schema", "log"]),
+    ("lab/sql", &["base", "engine", "protocols", "sql"]),
     ("lab/xtask", &["base", "fuzz"]),
     ("sql", &["base", "sync", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),

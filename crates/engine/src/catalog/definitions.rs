@@ -123,6 +123,20 @@ impl<T: Described> Catalog<T> {
         self.publish(alone, &present, changed, || ())
     }
 
+    /// A table is permanent from now on.
+    ///
+    /// # Errors
+    /// The log's answer.
+    pub fn keep_table(&self, id: TableId) -> Result<(), Error> {
+        let (alone, present) = self.change();
+        if !present.provisional.tables.contains(&id) {
+            return Ok(());
+        }
+        let mut changed = present.copy();
+        changed.provisional.tables.retain(|table| *table != id);
+        self.publish(alone, &present, changed, || ())
+    }
+
     /// Makes the permanent ones of these tables in a list that has had none; the log is told nothing. `make` is given a table and its id, and shown the
     /// tables so far; it answers also with what takes the place of some.
     ///

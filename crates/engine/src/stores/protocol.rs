@@ -241,6 +241,10 @@ impl<D: StoreProtocol> Storage for D {
         StoreTable::hold(&self.base().catalog, table, why)
     }
 
+    fn keep_table(&self, table: TableId) -> Result<(), Error> {
+        self.base().catalog.keep_table(table)
+    }
+
     fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error> {
         let _still = self.stand_still()?;
         let catalog = &self.base().catalog;

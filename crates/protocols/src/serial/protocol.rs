@@ -227,6 +227,10 @@ impl Storage for Serial {
         self.hold()?.hold(table, why)
     }
 
+    fn keep_table(&self, table: TableId) -> Result<(), Error> {
+        self.change(|tables| tables.keep(table))
+    }
+
     fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error> {
         self.change(|tables| tables.supersede(old, new))
     }

@@ -273,6 +273,19 @@ impl Tables {
         Ok(())
     }
 
+    /// Makes a provisional table permanent.
+    pub(super) fn keep(&mut self, id: TableId) -> Result<(), Error> {
+        if self.get(id)?.standing == Standing::Permanent {
+            return Ok(());
+        }
+        self.define(|_, tables| {
+            let stored = tables.entry(id.position() as u32);
+            stored.and_modify(|stored| stored.standing = Standing::Permanent);
+        })?;
+        self.get_mut(id)?.standing = Standing::Permanent;
+        Ok(())
+    }
+
     /// The table of this id.
     pub(super) fn get(&self, id: TableId) -> Result<&SerialTable, Error> {
         self.tables.get(&id).ok_or_else(|| self.no_such_table(id))

@@ -9,12 +9,16 @@ use super::joins::filtered;
 use super::query::null;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Index, Table};
+use crate::catalog::{Column, Identity, Index, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::outcome::Notice;
 use crate::plan::{
     Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Path, Plan, Returning, Scan, conjuncts,
 };
+use crate::sequences::{Draw, ROW_BLOCKS, SequenceDefinition};
+use crate::statement::{Action, Definition, NewObject};
+use crate::types::Type;
 
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<Plan, SqlError> {
@@ -22,13 +26,17 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(format!("INSERT INTO {}", insert.table)));
         };
         let table = self.catalog.table(&object_name(name)?)?;
-        if insert.or.is_some() || insert.replace_into || insert.overriding.is_some() || !insert.assignments.is_empty() {
+        if insert.or.is_some() || insert.replace_into || !insert.assignments.is_empty() {
             return Err(SqlError::unsupported("this form of INSERT"));
         }
-        let targets = self.insert_targets(&table, &insert.columns)?;
+        let targets = Targets {
+            table: &table,
+            columns: self.insert_targets(&table, &insert.columns)?,
+            overriding: insert.overriding,
+        };
         let source = match &insert.source {
-            None => Node::Rows(vec![self.insert_row(&table, &targets, Vec::new())?]),
-            Some(query) => self.insert_source(&table, &targets, query)?,
+            None => Node::Rows(vec![self.insert_row(&targets, Vec::new())?]),
+            Some(query) => self.insert_source(&targets, query)?,
         };
         let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
         let named = alias.as_deref().unwrap_or(&table.name);
@@ -38,12 +46,12 @@ impl Binder<'_> {
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
         let returning = self.returning(&table, named, insert.returning.as_deref())?;
-        let checks = self.checks(&table)?;
-        Ok(Plan::Insert { table, source, checks, on_conflict, returning })
+        let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
+        Ok(Plan::Insert { table, source, checks, keys, on_conflict, returning })
     }
 
     /// The CHECKs of a table, over all of its columns.
-    fn checks(&mut self, table: &Table) -> Result<Vec<Condition>, SqlError> {
+    pub(super) fn checks(&mut self, table: &Table) -> Result<Vec<Condition>, SqlError> {
         let scope = scope_of(&table.name, &table.columns);
         let bound = table.checks.iter().map(|check| {
             let expr = crate::parse::expression(&check.condition)?;
@@ -77,7 +85,7 @@ impl Binder<'_> {
     /// Positions of the columns that are given.
     fn insert_targets(&self, table: &Table, names: &[ast::ObjectName]) -> Result<Vec<usize>, SqlError> {
         if names.is_empty() {
-            return Ok((0..table.columns.len()).collect());
+            return Ok(table.visible().map(|(at, _)| at).collect());
         }
         let mut targets = Vec::new();
         for name in names {
@@ -91,7 +99,7 @@ impl Binder<'_> {
         Ok(targets)
     }
 
-    fn insert_source(&mut self, table: &Table, targets: &[usize], query: &ast::Query) -> Result<Node, SqlError> {
+    fn insert_source(&mut self, targets: &Targets<'_>, query: &ast::Query) -> Result<Node, SqlError> {
         let is_plain = query.order_by.is_none() && query.limit_clause.is_none() && query.with.is_none();
         if let (ast::SetExpr::Values(values), true) = (&*query.body, is_plain) {
             // Each value takes the type of its column, not one that it has in common with the others.
@@ -104,31 +112,30 @@ impl Binder<'_> {
                         expr => Some(self.within(Scope::default(), |binder| binder.expr(expr))?),
                     });
                 }
-                rows.push(self.insert_row(table, targets, given)?);
+                rows.push(self.insert_row(targets, given)?);
             }
             return Ok(Node::Rows(rows));
         }
         let bound = self.query(query)?;
         let given = bound.columns.iter().enumerate();
         let given = given.map(|(at, column)| Some(Typed::new(Expr::Column(at), column.of))).collect();
-        let columns = self.insert_row(table, targets, given)?;
+        let columns = self.insert_row(targets, given)?;
         Ok(Node::Project { input: Box::new(bound.node), columns })
     }
 
     /// All columns of a row, of which some are given; `None` stands for the default.
-    fn insert_row(
-        &mut self,
-        table: &Table,
-        targets: &[usize],
-        given: Vec<Option<Typed>>,
-    ) -> Result<Vec<Expr>, SqlError> {
-        if given.len() > targets.len() {
+    fn insert_row(&mut self, targets: &Targets<'_>, given: Vec<Option<Typed>>) -> Result<Vec<Expr>, SqlError> {
+        let table = targets.table;
+        if given.len() > targets.columns.len() {
             let message = "INSERT has more expressions than target columns";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         let mut row: Vec<Option<Typed>> = vec![None; table.columns.len()];
-        for (position, value) in targets.iter().zip(given) {
-            row[*position] = value;
+        for (position, value) in targets.columns.iter().zip(given) {
+            row[*position] = value.filter(|_| targets.takes(*position));
+            if row[*position].is_some() {
+                targets.check(*position)?;
+            }
         }
         let all = row.into_iter().enumerate().map(|(at, value)| {
             let value = value.map_or_else(|| self.default(table, at), Ok)?;
@@ -137,7 +144,11 @@ impl Binder<'_> {
         all.collect()
     }
 
-    fn default(&mut self, table: &Table, column: usize) -> Result<Typed, SqlError> {
+    pub(super) fn default(&mut self, table: &Table, column: usize) -> Result<Typed, SqlError> {
+        if let Some(numbers) = table.row_numbers_from.as_ref().filter(|_| table.columns[column].is_hidden) {
+            numbers.prepare(ROW_BLOCKS.0)?;
+            return Ok(Typed::new(self.drawing(Draw::Row(numbers.clone()), Box::new([])), Type::Int8));
+        }
         match &table.columns[column].default {
             None => Ok(null()),
             Some(text) => {
@@ -172,9 +183,9 @@ impl Binder<'_> {
         let columns = (0..table.columns.len()).map(Expr::Column).chain(values).collect();
         let named = scope.columns.first().and_then(|column| column.table.as_ref()).unwrap_or(&table.name);
         let returning = self.returning(&table, named, update.returning.as_deref())?;
-        let checks = self.checks(&table)?;
+        let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
         let source = Node::Project { input: Box::new(source), columns };
-        Ok(Plan::Update { table, source, set, checks, returning })
+        Ok(Plan::Update { table, source, set, checks, keys, returning })
     }
 
     /// The columns that are set, and their new values.
@@ -195,6 +206,11 @@ impl Binder<'_> {
                 let message = format!("multiple assignments to same column \"{name}\"");
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
+            let is_default_given = matches!(&assignment.value, ast::Expr::Identifier(name) if is_default(name));
+            if table.columns[position].identity == Some(Identity::Always) && !is_default_given {
+                let message = format!("column \"{}\" can only be updated to DEFAULT", table.columns[position].name);
+                return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message));
+            }
             let value = match &assignment.value {
                 ast::Expr::Identifier(name) if is_default(name) => self.default(table, position)?,
                 value => self.within(scope.clone(), |binder| {
@@ -209,20 +225,57 @@ impl Binder<'_> {
     }
 
     /// Deletions of all rows.
-    pub(crate) fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Plan, SqlError> {
-        let is_plain = truncate.cascade != Some(ast::CascadeOption::Cascade)
-            && truncate.partitions.is_none()
-            && truncate.identity != Some(ast::TruncateIdentityOption::Restart);
-        if !is_plain {
+    pub(crate) fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Action, SqlError> {
+        if truncate.partitions.is_some() {
             return Err(SqlError::unsupported(truncate));
         }
-        let tables = truncate.table_names.iter().map(|target| {
-            let table = self.catalog.table(&object_name(&target.name)?)?;
+        let cascades = truncate.cascade == Some(ast::CascadeOption::Cascade);
+        let mut names = truncate.table_names.iter().map(|it| object_name(&it.name)).collect::<Result<Vec<_>, _>>()?;
+        let (mut tables, mut at, mut notices) = (Vec::new(), 0, Vec::new());
+        while let Some(name) = names.get(at).cloned() {
+            let table = self.catalog.table(&name)?;
+            for child in table.children.iter().filter(|child| **child != name) {
+                if names.contains(child) {
+                    continue;
+                }
+                if cascades {
+                    let message = format!("truncate cascades to table \"{child}\"");
+                    notices.push(Notice::remark(SqlState::SUCCESS, message));
+                    names.push(child.clone());
+                    continue;
+                }
+                let key = self.catalog.table(child)?;
+                let key = key.foreign.iter().find(|key| key.parent == name).map_or("", |key| &key.name);
+                let message = "cannot truncate a table referenced in a foreign key constraint";
+                let detail = format!("Table \"{child}\" references \"{name}\" (constraint \"{key}\").");
+                let hint = format!("Truncate table \"{child}\" at the same time, or use TRUNCATE ... CASCADE.");
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                    .with_detail(detail)
+                    .with_hint(hint));
+            }
             let columns = (0..table.columns.len()).collect();
             let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
-            Ok((table, node))
-        });
-        Ok(Plan::Truncate(tables.collect::<Result<_, SqlError>>()?))
+            tables.push((table, node));
+            at += 1;
+        }
+        let restarts = truncate.identity == Some(ast::TruncateIdentityOption::Restart);
+        if !restarts && notices.is_empty() {
+            return Ok(Action::Run(Plan::Truncate(tables)));
+        }
+        let mut definition = Definition { notices, ..Definition::new("TRUNCATE TABLE") };
+        let all = tables.iter().flat_map(|(table, _)| table.columns.iter().map(|column| (&table.name, column)));
+        for (table, column) in all.filter(|_| restarts) {
+            let Some(name) = column.default.as_deref().and_then(super::drops::sequence_of) else { continue };
+            let Ok(sequence) = self.catalog.sequence(name) else { continue };
+            let of = &sequence.definition;
+            if of.owner.as_ref().is_some_and(|(owner, own)| owner == table && *own == column.name) {
+                let number = self.catalog.new_number();
+                let of = SequenceDefinition { number, first: of.start, ..of.clone() };
+                definition.set_object(name, Some(NewObject::Sequence(of, None)));
+            }
+        }
+        definition.plans.push(Plan::Truncate(tables));
+        Ok(Action::Define(definition.into()))
     }
 
     pub(crate) fn delete(&mut self, delete: &ast::Delete) -> Result<Plan, SqlError> {
@@ -237,7 +290,8 @@ impl Binder<'_> {
         let source = self.rows_to_change(&table, scope, delete.selection.as_ref())?;
         let named = alias.as_deref().unwrap_or(&table.name);
         let returning = self.returning(&table, named, delete.returning.as_deref())?;
-        Ok(Plan::Delete { table, source, returning })
+        let keys = self.foreign_keys(&table)?;
+        Ok(Plan::Delete { table, source, keys, returning })
     }
 
     fn changed_table(&mut self, factor: &ast::TableFactor) -> Result<(Arc<Table>, Scope), SqlError> {
@@ -287,9 +341,39 @@ impl Binder<'_> {
     }
 }
 
+/// The columns that an insertion gives values for.
+struct Targets<'t> {
+    table: &'t Table,
+    columns: Vec<usize>,
+    overriding: Option<ast::InsertOverriding>,
+}
+
+impl Targets<'_> {
+    /// Whether the column takes what is given, and not its own number.
+    fn takes(&self, column: usize) -> bool {
+        self.table.columns[column].identity.is_none() || self.overriding != Some(ast::InsertOverriding::User)
+    }
+
+    /// Whether a value may be given for the column.
+    fn check(&self, column: usize) -> Result<(), SqlError> {
+        let of = &self.table.columns[column];
+        if of.identity != Some(Identity::Always) || self.overriding == Some(ast::InsertOverriding::System) {
+            return Ok(());
+        }
+        let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", of.name);
+        let detail = format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", of.name);
+        let hint = "Use OVERRIDING SYSTEM VALUE to override.";
+        Err(SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(detail).with_hint(hint))
+    }
+}
+
 /// Columns of a table, which goes by a name.
 pub(super) fn scope_of(named: &str, columns: &[Column]) -> Scope {
-    Scope::of(columns.iter().map(|column| ScopeColumn::new(Some(named), &column.name, column.of)))
+    let column = |column: &Column| {
+        let is_hidden = column.is_hidden;
+        ScopeColumn { is_hidden, ..ScopeColumn::new(Some(named), &column.name, column.of) }
+    };
+    Scope::of(columns.iter().map(column))
 }
 
 /// The position of the unique index that ON CONFLICT is about.

@@ -1,23 +1,57 @@
 //! CREATE TABLE and CREATE INDEX.
 
-use polychron_schema::{
-    ColumnOrder, ColumnType as Stored, ForeignKeyDefinition, IndexDefinition, MAX_ROW_BYTES, TableDefinition,
-};
+use polychron_schema::{ColumnOrder, ColumnType as Stored, IndexDefinition, MAX_ROW_BYTES, TableDefinition};
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::changes::scope_of;
-use super::{Binder, Scope, column_type, folded, object_name};
+use super::{Binder, Recorded, Scope, column_type, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::{Catalog, Check, Column, Description, Table};
+use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, ROW_NUMBER, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::plan::{Node, Path, Scan};
+use crate::statement::{Definition, NewObject, NewObjects};
 use crate::types::{Bound, ColumnType, Type};
 
-/// A table to be made: for the engine, and what SQL alone knows of its columns.
+/// A table to be made: for the engine, and what SQL alone knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
+    pub(crate) name: String,
     pub(crate) definition: TableDefinition,
     pub(crate) description: Description,
+    /// Its first rows.
+    pub(crate) source: Option<Node>,
+}
+
+impl NewTable {
+    /// The same table with one more index, and its rows.
+    pub(crate) fn with_index(table: &std::sync::Arc<Table>, index: IndexDefinition) -> Self {
+        let name = table.name.clone();
+        let definition = table.definition.clone().with_name(name.clone()).with_index(index);
+        let columns = (0..table.columns.len()).collect();
+        let source = Some(Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL }));
+        Self { name, definition, description: table.description.clone(), source }
+    }
+}
+
+/// A table as it is to be, while its definition is put together.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) name: String,
+    pub(super) description: Description,
+    /// The primary key's columns by their names: none where rows have hidden numbers.
+    pub(super) key: Option<Vec<String>>,
+    pub(super) indexes: Vec<DraftIndex>,
+    /// What becomes of other objects.
+    pub(super) objects: NewObjects,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct DraftIndex {
+    pub(super) name: String,
+    pub(super) columns: Vec<String>,
+    pub(super) orders: Vec<ColumnOrder>,
+    pub(super) is_unique: bool,
 }
 
 /// How the engine stores values of a type.
@@ -31,16 +65,18 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
         (Type::Float8, _) => Stored::F64,
         (Type::Numeric, Bound::Digits(precision, scale)) if precision <= 18 => Stored::Decimal { scale },
         (Type::Numeric, Bound::Digits(_, scale)) => Stored::Decimal128 { scale },
-        (Type::Numeric, _) => return Err(SqlError::unsupported("a column of type numeric without precision")),
+        (Type::Numeric, _) => Stored::FixedBytes { bytes: 20 },
         (Type::Text | Type::Varchar | Type::Bpchar, bound) => {
             let characters = if let Bound::Length(length) = bound { length } else { u32::MAX };
             Stored::String { max: characters.saturating_mul(4).min(MAX_ROW_BYTES as u32) }
         }
-        (Type::Bytea, _) => Stored::Bytes { max: MAX_ROW_BYTES as u32 },
+        (Type::Json | Type::Jsonb, _) => Stored::String { max: MAX_ROW_BYTES as u32 },
+        (Type::Bytea | Type::Array(_), _) => Stored::Bytes { max: MAX_ROW_BYTES as u32 },
         (Type::Date, _) => Stored::Date,
         (Type::Timestamp | Type::Timestamptz, _) => Stored::Timestamp,
         (Type::Interval | Type::Uuid, _) => Stored::FixedBytes { bytes: 16 },
-        (Type::Unknown | Type::Void, _) => {
+        (of, _) if of.is_object() => return Err(SqlError::unsupported(format!("a column of type {of}"))),
+        (_, _) => {
             let message = format!("column has pseudo-type {}", of.base);
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
         }
@@ -48,15 +84,114 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
 }
 
 /// A key, a unique constraint, a foreign key or a CHECK of a table that is being defined.
-enum Constraint {
+pub(super) enum Constraint {
     Primary(Option<String>, Vec<String>),
     Unique(Option<String>, Vec<String>),
-    Foreign { columns: Vec<String>, parent: String, parents: Vec<String> },
+    Foreign(Option<String>, ForeignKey),
     Check(Option<String>, Box<ast::Expr>),
 }
 
+impl Draft {
+    pub(super) fn new(name: &str) -> Self {
+        let description = Description { primary: format!("{name}_pkey"), ..Description::default() };
+        Self { name: name.to_owned(), description, key: None, indexes: Vec::new(), objects: Vec::new() }
+    }
+
+    pub(super) fn column(&self, name: &str) -> Option<usize> {
+        self.description.columns.iter().position(|column| column.name == name && !column.is_hidden)
+    }
+
+    fn key_column(&self, name: &str) -> Result<usize, SqlError> {
+        let missing = || {
+            let message = format!("column \"{name}\" named in key does not exist");
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        };
+        self.column(name).ok_or_else(missing)
+    }
+
+    /// Whether an index or a constraint of the table has this name.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let of = &self.description;
+        self.key.is_some() && of.primary == name
+            || self.indexes.iter().any(|index| index.name == name)
+            || of.checks.iter().any(|check| check.name == name)
+            || of.foreign.iter().any(|key| key.name == name)
+    }
+
+    pub(super) fn add_key(&mut self, named: Option<String>, key: Vec<String>) -> Result<(), SqlError> {
+        if self.key.is_some() {
+            let message = format!("multiple primary keys for table \"{}\" are not allowed", self.name);
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
+        for name in &key {
+            let at = self.key_column(name)?;
+            check_key(&self.description.columns[at])?;
+            self.description.columns[at].nullable = false;
+        }
+        self.description.primary = named.unwrap_or_else(|| format!("{}_pkey", self.name));
+        self.key = Some(key);
+        Ok(())
+    }
+
+    pub(super) fn add_unique(
+        &mut self,
+        catalog: &Recorded<'_>,
+        named: Option<String>,
+        columns: Vec<String>,
+    ) -> Result<(), SqlError> {
+        columns.iter().try_for_each(|name| check_key(&self.description.columns[self.key_column(name)?]))?;
+        let named = match named {
+            Some(named) => named,
+            None => free_name(
+                &|name| Ok(self.has_name(name) || catalog.is_taken(name)?),
+                &format!("{}_{}_key", self.name, columns.join("_")),
+            )?,
+        };
+        self.description.constraints.push(named.clone());
+        self.indexes.push(DraftIndex { name: named, columns, orders: Vec::new(), is_unique: true });
+        Ok(())
+    }
+
+    /// The table, as the engine is to make it.
+    pub(super) fn table(mut self, catalog: &Recorded<'_>) -> Result<(NewTable, NewObjects), SqlError> {
+        let columns = &mut self.description.columns;
+        columns.retain(|column| !column.is_hidden);
+        columns.iter_mut().for_each(|column| column.engine = None);
+        match self.key {
+            Some(_) => self.description.row_numbers = None,
+            None => {
+                self.description.primary.clear();
+                let hidden = Column::new(ROW_NUMBER, Type::Int8.into());
+                columns.push(Column { nullable: false, is_hidden: true, ..hidden });
+                let numbers = self.description.row_numbers;
+                self.description.row_numbers = Some(numbers.unwrap_or_else(|| catalog.new_number()));
+            }
+        }
+        let mut definition = TableDefinition::new(self.name.clone());
+        for column in columns.iter() {
+            let of = stored(column.of)?;
+            definition = match column.nullable {
+                true => definition.with_nullable_column(column.name.clone(), of),
+                false => definition.with_column(column.name.clone(), of),
+            };
+        }
+        let at = |name: &String| columns.iter().position(|column| column.name == *name);
+        let positions = |names: &[String]| names.iter().filter_map(at).collect::<Vec<_>>();
+        definition.key = self.key.as_ref().map_or_else(|| vec![columns.len() - 1], |key| positions(key));
+        for of in &self.indexes {
+            let new = index(columns, of.name.clone(), positions(&of.columns), &of.orders);
+            definition = definition.with_index(new.with_unique(of.is_unique));
+        }
+        self.description.checks.sort_by(|one, other| one.name.cmp(&other.name));
+        self.description.engine = None;
+        definition.validate().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))?;
+        let (name, description) = (self.name, self.description);
+        Ok((NewTable { name, definition, description, source: None }, self.objects))
+    }
+}
+
 impl Binder<'_> {
-    pub(crate) fn create_table(&mut self, create: &ast::CreateTable) -> Result<NewTable, SqlError> {
+    pub(crate) fn create_table(&mut self, create: &ast::CreateTable) -> Result<Definition, SqlError> {
         let name = object_name(&create.name)?;
         let unsupported = [
             (create.temporary, "CREATE TEMPORARY TABLE"),
@@ -68,206 +203,272 @@ impl Binder<'_> {
         if let Some((_, what)) = unsupported.into_iter().find(|(is_there, _)| *is_there) {
             return Err(SqlError::unsupported(what));
         }
-        let (mut columns, mut constraints) = (Vec::new(), Vec::new());
+        let (mut draft, mut constraints) = (Draft::new(&name), Vec::new());
         for column in &create.columns {
-            self.new_column(column, &mut columns, &mut constraints)?;
+            self.new_column(column, &mut draft, &mut constraints)?;
         }
         for constraint in &create.constraints {
             constraints.push(constraint_of(constraint)?);
         }
-        self.new_table(name, columns, constraints)
+        // Keys are known before foreign keys of the same table lead to them.
+        constraints.sort_by_key(|it| match it {
+            Constraint::Primary(..) => 0,
+            Constraint::Check(..) | Constraint::Unique(..) => 1,
+            Constraint::Foreign(..) => 2,
+        });
+        let mut definition = Definition::new("CREATE TABLE");
+        for constraint in constraints {
+            self.add_constraint(&mut draft, constraint, &mut definition)?;
+        }
+        let (table, objects) = draft.table(&self.catalog)?;
+        definition.tables.push(table);
+        definition.objects.extend(objects);
+        Ok(definition)
     }
 
-    fn new_column(
+    pub(super) fn add_constraint(
+        &mut self,
+        draft: &mut Draft,
+        constraint: Constraint,
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
+        match constraint {
+            Constraint::Primary(named, key) => draft.add_key(named, key),
+            Constraint::Unique(named, key) => draft.add_unique(&self.catalog, named, key),
+            Constraint::Check(named, expr) => self.add_check(draft, named, &expr),
+            Constraint::Foreign(named, key) => self.add_foreign_key(draft, named, key, definition),
+        }
+    }
+
+    pub(super) fn new_column(
         &mut self,
         column: &ast::ColumnDef,
-        columns: &mut Vec<Column>,
+        draft: &mut Draft,
         constraints: &mut Vec<Constraint>,
     ) -> Result<(), SqlError> {
         let name = folded(&column.name);
-        if columns.iter().any(|other| other.name == name) {
+        if draft.column(&name).is_some() {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let of = column_type(&column.data_type)?;
-        let mut new = Column { name: name.clone(), of, nullable: true, default: None };
+        let serial = super::sequences::serial(&column.data_type);
+        let of = serial.map_or_else(|| column_type(&column.data_type), |base| Ok(base.into()))?;
+        let mut new = Column { nullable: serial.is_none(), ..Column::new(name.clone(), of) };
+        if serial.is_some() {
+            new.default = Some(self.own_sequence(draft, &new, &[], false)?);
+        }
         for option in &column.options {
+            let named = || option.name.as_ref().map(folded);
             match &option.option {
                 ColumnOption::Null => {}
                 ColumnOption::NotNull => new.nullable = false,
-                ColumnOption::Default(expr) => {
-                    let bound = self.within(Scope::default(), |binder| {
-                        binder.place = "DEFAULT expressions";
-                        binder.expr(expr)
-                    })?;
-                    self.cast(bound, of, Place::Assignment)?;
-                    new.default = Some(expr.to_string());
-                }
-                ColumnOption::PrimaryKey(_) => {
-                    let named = option.name.as_ref().map(folded);
-                    constraints.push(Constraint::Primary(named, vec![name.clone()]));
-                }
-                ColumnOption::Unique(_) => {
-                    let named = option.name.as_ref().map(folded);
-                    constraints.push(Constraint::Unique(named, vec![name.clone()]));
-                }
+                ColumnOption::Default(expr) => new.default = Some(self.new_default(expr, of)?),
+                ColumnOption::PrimaryKey(_) => constraints.push(Constraint::Primary(named(), vec![name.clone()])),
+                ColumnOption::Unique(_) => constraints.push(Constraint::Unique(named(), vec![name.clone()])),
                 ColumnOption::ForeignKey(key) => {
-                    let mut foreign = foreign_of(key)?;
-                    if let Constraint::Foreign { columns, .. } = &mut foreign {
-                        *columns = vec![name.clone()];
-                    }
-                    constraints.push(foreign);
+                    let key = ForeignKey { columns: vec![name.clone()], ..foreign_of(key)? };
+                    constraints.push(Constraint::Foreign(named(), key));
                 }
                 ColumnOption::Check(check) => {
-                    let named = option.name.as_ref().or(check.name.as_ref()).map(folded);
+                    let named = named().or_else(|| check.name.as_ref().map(folded));
                     constraints.push(Constraint::Check(named, check.expr.clone()));
+                }
+                ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
+                    new.identity = Some(match generated_as {
+                        ast::GeneratedAs::Always => Identity::Always,
+                        _ => Identity::ByDefault,
+                    });
+                    let options = sequence_options.as_deref().unwrap_or_default();
+                    new.default = Some(self.own_sequence(draft, &new, options, true)?);
+                    new.nullable = false;
                 }
                 other => return Err(SqlError::unsupported(format!("the column's {other}"))),
             }
         }
-        columns.push(new);
+        draft.description.columns.push(new);
         Ok(())
     }
 
-    /// The name and the text of a CHECK. One without a name has that of the table and, where it is about one column, of the column.
-    fn new_check(
-        &mut self,
-        table: &str,
-        columns: &[Column],
-        (named, expr): (Option<String>, &ast::Expr),
-        checks: &[Check],
-    ) -> Result<Check, SqlError> {
-        let condition = self.within(scope_of(table, columns), |binder| {
+    /// The text of a default, which must be one for the type.
+    pub(super) fn new_default(&mut self, expr: &ast::Expr, of: ColumnType) -> Result<String, SqlError> {
+        let bound = self.within(Scope::default(), |binder| {
+            binder.place = "DEFAULT expressions";
+            binder.expr(expr)
+        })?;
+        self.cast(bound, of, Place::Assignment)?;
+        Ok(expr.to_string())
+    }
+
+    /// Adds a CHECK. One without a name has that of the table and, where it is about one column, of the column.
+    fn add_check(&mut self, draft: &mut Draft, named: Option<String>, expr: &ast::Expr) -> Result<(), SqlError> {
+        let columns = &draft.description.columns;
+        let condition = self.within(scope_of(&draft.name, columns), |binder| {
             binder.place = "check constraints";
             binder.condition(expr, "CHECK")
         })?;
-        let is_taken = |name: &str| checks.iter().any(|check| check.name == name);
+        let is_taken = |name: &str| draft.description.checks.iter().any(|check| check.name == name);
         let name = match named {
-            Some(name) if is_taken(&name) => {
-                let message = format!("check constraint \"{name}\" already exists");
-                return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
-            }
+            Some(name) if is_taken(&name) => return Err(constraint_taken("check constraint", &name)),
             Some(name) => name,
             None => {
                 let mut about = std::collections::BTreeSet::new();
                 condition.walk(&mut |part| about.extend(if let Expr::Column(at) = part { Some(*at) } else { None }));
                 let first = match about.first() {
-                    Some(&at) if about.len() == 1 => format!("{table}_{}_check", columns[at].name),
-                    _ => format!("{table}_check"),
+                    Some(&at) if about.len() == 1 => format!("{}_{}_check", draft.name, columns[at].name),
+                    _ => format!("{}_check", draft.name),
                 };
-                let numbered = (1..).map(|number| format!("{first}{number}"));
-                let mut names = std::iter::once(first.clone()).chain(numbered);
-                names.find(|name| !is_taken(name)).unwrap_or(first)
+                free_name(&|name| Ok(is_taken(name)), &first)?
             }
         };
-        Ok(Check { name, condition: expr.to_string() })
+        draft.description.checks.push(Check { name, condition: expr.to_string() });
+        Ok(())
     }
 
-    fn new_table(
+    /// Adds a foreign key, of which the parent is told.
+    fn add_foreign_key(
         &mut self,
-        name: String,
-        mut columns: Vec<Column>,
-        constraints: Vec<Constraint>,
-    ) -> Result<NewTable, SqlError> {
-        let position = |columns: &[Column], key: &str| {
-            let missing = || {
-                let message = format!("column \"{key}\" named in key does not exist");
-                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-            };
-            columns.iter().position(|column| column.name == key).ok_or_else(missing)
+        draft: &mut Draft,
+        named: Option<String>,
+        mut key: ForeignKey,
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
+        let parent = if key.parent == draft.name { None } else { Some(self.catalog.table(&key.parent)?) };
+        key.columns.iter().try_for_each(|name| {
+            let missing = format!("column \"{name}\" referenced in foreign key constraint does not exist");
+            draft.column(name).map(drop).ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, missing))
+        })?;
+        let keys = match &parent {
+            Some(parent) => Keys::of_table(parent),
+            None => Keys::of_draft(draft),
         };
-        let positions = |columns: &[Column], keys: &[String]| {
-            keys.iter().map(|key| position(columns, key)).collect::<Result<Vec<_>, _>>()
+        let types = keys.resolve(&mut key)?;
+        let first = format!("{}_{}_fkey", draft.name, key.columns.join("_"));
+        key.name = match named {
+            Some(name) if draft.has_name(&name) => return Err(constraint_taken("constraint", &name)),
+            Some(name) => name,
+            None => free_name(&|name| Ok(draft.has_name(name)), &first)?,
         };
-        let mut checks = Vec::new();
-        let (mut definition, mut primary) = (TableDefinition::new(name.clone()), format!("{name}_pkey"));
-        for constraint in &constraints {
-            let Constraint::Primary(named, key) = constraint else { continue };
-            if !definition.key.is_empty() {
-                let message = format!("multiple primary keys for table \"{name}\" are not allowed");
-                return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
-            }
-            primary = named.clone().unwrap_or(primary);
-            definition.key = positions(&columns, key)?;
-            definition.key.iter().for_each(|&at| columns[at].nullable = false);
-        }
-        if definition.key.is_empty() {
-            return Err(SqlError::unsupported("a table without primary key"));
-        }
-        for column in &columns {
-            let of = stored(column.of)?;
-            definition = match column.nullable {
-                true => definition.with_nullable_column(column.name.clone(), of),
-                false => definition.with_column(column.name.clone(), of),
-            };
-        }
-        for constraint in constraints {
-            match constraint {
-                Constraint::Primary(..) => {}
-                Constraint::Check(named, expr) => {
-                    checks.push(self.new_check(&name, &columns, (named, &expr), &checks)?)
-                }
-                Constraint::Unique(named, key) => {
-                    let at = positions(&columns, &key)?;
-                    let named = named.unwrap_or_else(|| format!("{name}_{}_key", key.join("_")));
-                    definition = definition.with_index(index(&columns, named, at, &[]).with_unique(true));
-                }
-                Constraint::Foreign { columns: own, parent, parents } => {
-                    let at = positions(&columns, &own)?;
-                    self.check_parent(&name, &parent, &parents)?;
-                    let key = ForeignKeyDefinition::new(at.clone(), parent);
-                    if definition.index_for(&key).is_err() {
-                        // The engine finds children by an index; PostgreSQL would read the whole table.
-                        let named = format!("{name}_{}_fkey", own.join("_"));
-                        definition = definition.with_index(index(&columns, named, at, &[]));
-                    }
-                    definition = definition.with_foreign_key(key);
-                }
+        for ((own, other), of) in key.columns.iter().zip(&key.parents).zip(types) {
+            let from = draft.description.columns[draft.column(own).unwrap_or_default()].of.base;
+            if crate::functions::resolve("=", &[from, of]).is_err() {
+                let message = format!("foreign key constraint \"{}\" cannot be implemented", key.name);
+                let detail =
+                    format!("Key columns \"{own}\" and \"{other}\" are of incompatible types: {from} and {of}.");
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail));
             }
         }
-        checks.sort_by(|one, other| one.name.cmp(&other.name));
-        definition.validate().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))?;
-        Ok(NewTable { definition, description: Description { columns, primary, checks } })
-    }
-
-    /// Only primary keys have children in the engine.
-    fn check_parent(&self, own: &str, parent: &str, columns: &[String]) -> Result<(), SqlError> {
-        if columns.is_empty() || own == parent {
-            return Ok(());
+        match parent {
+            None if !draft.description.children.contains(&key.parent) => {
+                draft.description.children.push(key.parent.clone());
+            }
+            None => {}
+            Some(parent) => {
+                definition.closes.push(parent.id);
+                let mut description = definition.described(&parent);
+                if !description.children.contains(&draft.name) {
+                    description.children.push(draft.name.clone());
+                }
+                let object = NewObject::Table(parent, description);
+                definition.set_object(&key.parent, Some(object));
+            }
         }
-        let table = self.catalog.table(parent)?;
-        let key = table.primary().columns.iter().map(|&at| &table.columns[at].name);
-        if key.eq(columns) {
-            Ok(())
-        } else {
-            Err(SqlError::unsupported("a foreign key to other columns than a primary key"))
-        }
+        draft.description.foreign.push(key);
+        Ok(())
     }
 }
 
-fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, SqlError> {
+/// The unique keys of a table to which a foreign key may lead.
+struct Keys<'t> {
+    name: &'t str,
+    columns: &'t [Column],
+    primary: Option<Vec<String>>,
+    unique: Vec<Vec<String>>,
+}
+
+impl<'t> Keys<'t> {
+    fn of_table(table: &'t Table) -> Self {
+        let named = |index: &crate::catalog::Index| {
+            index.columns.iter().map(|&at| table.columns[at].name.clone()).collect::<Vec<_>>()
+        };
+        let primary = table.has_primary_key().then(|| named(table.primary()));
+        let unique = table.indexes[1..].iter().filter(|index| index.is_unique).map(named).collect();
+        Self { name: &table.name, columns: &table.columns, primary, unique }
+    }
+
+    fn of_draft(draft: &'t Draft) -> Self {
+        let unique = draft.indexes.iter().filter(|index| index.is_unique).map(|index| index.columns.clone()).collect();
+        Self { name: &draft.name, columns: &draft.description.columns, primary: draft.key.clone(), unique }
+    }
+
+    /// The types of the columns to which a key leads, which it names from now on.
+    fn resolve(self, key: &mut ForeignKey) -> Result<Vec<Type>, SqlError> {
+        let table = self.name;
+        if key.parents.is_empty() {
+            let missing = format!("there is no primary key for referenced table \"{table}\"");
+            let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, missing.clone());
+            key.parents = self.primary.clone().ok_or_else(missing)?;
+        }
+        if key.parents.len() != key.columns.len() {
+            let message = "number of referencing and referenced columns for foreign key disagree";
+            return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
+        }
+        let types = key.parents.iter().map(|name| {
+            let missing = format!("column \"{name}\" referenced in foreign key constraint does not exist");
+            let found = self.columns.iter().find(|column| column.name == *name && !column.is_hidden);
+            found.map(|column| column.of.base).ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, missing))
+        });
+        let types = types.collect::<Result<Vec<_>, _>>()?;
+        let is_same =
+            |own: &Vec<String>| own.len() == key.parents.len() && own.iter().all(|it| key.parents.contains(it));
+        if !self.primary.iter().chain(&self.unique).any(is_same) {
+            let message = format!("there is no unique constraint matching given keys for referenced table \"{table}\"");
+            return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
+        }
+        Ok(types)
+    }
+}
+
+pub(super) fn constraint_taken(kind: &str, name: &str) -> SqlError {
+    SqlError::new(SqlState::DUPLICATE_OBJECT, format!("{kind} \"{name}\" already exists"))
+}
+
+pub(super) fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, SqlError> {
     match constraint {
         TableConstraint::PrimaryKey(key) => {
             Ok(Constraint::Primary(key.name.as_ref().map(folded), names_of(&key.columns)?))
         }
         TableConstraint::Unique(key) => Ok(Constraint::Unique(key.name.as_ref().map(folded), names_of(&key.columns)?)),
-        TableConstraint::ForeignKey(key) => foreign_of(key),
+        TableConstraint::ForeignKey(key) => Ok(Constraint::Foreign(key.name.as_ref().map(folded), foreign_of(key)?)),
         TableConstraint::Check(check) => Ok(Constraint::Check(check.name.as_ref().map(folded), check.expr.clone())),
         other => Err(SqlError::unsupported(format!("the constraint {other}"))),
     }
 }
 
-fn foreign_of(key: &ast::ForeignKeyConstraint) -> Result<Constraint, SqlError> {
-    let is_plain = |action: &Option<ast::ReferentialAction>| {
-        matches!(action, None | Some(ast::ReferentialAction::NoAction | ast::ReferentialAction::Restrict))
+fn foreign_of(key: &ast::ForeignKeyConstraint) -> Result<ForeignKey, SqlError> {
+    use ast::ReferentialAction as Action;
+    let action = |action: &Option<Action>| match action {
+        None | Some(Action::NoAction) => ForeignAction::NoAction,
+        Some(Action::Restrict) => ForeignAction::Restrict,
+        Some(Action::Cascade) => ForeignAction::Cascade,
+        Some(Action::SetNull) => ForeignAction::SetNull,
+        Some(Action::SetDefault) => ForeignAction::SetDefault,
     };
-    if !is_plain(&key.on_delete) || !is_plain(&key.on_update) || key.characteristics.is_some() {
+    if matches!(
+        key.match_kind,
+        Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
+    ) {
         return Err(SqlError::unsupported(format!("the constraint {key}")));
     }
-    Ok(Constraint::Foreign {
+    let deferred = key.characteristics.is_some_and(|it| it.initially == Some(ast::DeferrableInitial::Deferred));
+    Ok(ForeignKey {
+        name: String::new(),
         columns: key.columns.iter().map(folded).collect(),
         parent: object_name(&key.foreign_table)?,
         parents: key.referred_columns.iter().map(folded).collect(),
+        on_delete: action(&key.on_delete),
+        on_update: action(&key.on_update),
+        deferrable: deferred || key.characteristics.is_some_and(|it| it.deferrable == Some(true)),
+        deferred,
     })
 }
 
@@ -289,11 +490,28 @@ fn index(columns: &[Column], name: String, at: Vec<usize>, orders: &[ColumnOrder
     IndexDefinition::new(name, at).with_orders(orders)
 }
 
+/// Bytes of a key have the order of the column's values, and are the same for equal ones.
+fn check_key(column: &Column) -> Result<(), SqlError> {
+    match column.of.base {
+        Type::Json => {
+            let message = "data type json has no default operator class for access method \"btree\"";
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+        }
+        Type::Numeric if column.of.bound == Bound::None => {
+            Err(SqlError::unsupported("a key of type numeric without precision"))
+        }
+        of @ (Type::Jsonb | Type::Array(_) | Type::Interval) => {
+            Err(SqlError::unsupported(format!("a key of type {of}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The name, with the first number that makes it free.
-fn free_name(catalog: &Catalog, name: &str) -> Result<String, SqlError> {
+pub(super) fn free_name(is_taken: &dyn Fn(&str) -> Result<bool, SqlError>, name: &str) -> Result<String, SqlError> {
     let mut free = name.to_owned();
     for number in 1_u64.. {
-        if !catalog.is_taken(&free)? {
+        if !is_taken(&free)? {
             break;
         }
         free = format!("{name}{number}");
@@ -303,7 +521,7 @@ fn free_name(catalog: &Catalog, name: &str) -> Result<String, SqlError> {
 
 /// The table and the index of a CREATE INDEX.
 pub(crate) fn create_index(
-    catalog: &Catalog,
+    catalog: &Recorded<'_>,
     create: &ast::CreateIndex,
 ) -> Result<(std::sync::Arc<Table>, IndexDefinition), SqlError> {
     let table = catalog.table(&object_name(&create.table_name)?)?;
@@ -316,9 +534,11 @@ pub(crate) fn create_index(
             return Err(SqlError::unsupported("an index of expressions"));
         };
         let name = folded(name);
-        let position = table
-            .column(&name)
-            .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))?;
+        let position =
+            table.visible().find(|(_, column)| column.name == name).map(|(at, _)| at).ok_or_else(|| {
+                SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+            })?;
+        check_key(&table.columns[position])?;
         let descending = matches!(column.column.options.sort, Some(ast::OrderBySort::Desc));
         let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
         let nullable = table.columns[position].nullable;
@@ -328,7 +548,7 @@ pub(crate) fn create_index(
     let names: Vec<_> = at.iter().map(|&at| table.columns[at].name.as_str()).collect();
     let name = match &create.name {
         Some(name) => object_name(name)?,
-        None => free_name(catalog, &format!("{}_{}_idx", table.name, names.join("_")))?,
+        None => free_name(&|name| catalog.is_taken(name), &format!("{}_{}_idx", table.name, names.join("_")))?,
     };
     let index = index(&table.columns, name, at, &orders).with_unique(create.unique);
     Ok((table, index))

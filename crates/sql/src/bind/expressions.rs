@@ -2,11 +2,10 @@
 
 use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
-use super::aggregates::aggregate_kind;
 use super::literals::constant;
 use super::operators::operator_name;
 use super::subqueries::query_of;
-use super::{Binder, column_type, folded, object_name, scope};
+use super::{Binder, column_type, folded, scope};
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
@@ -20,6 +19,9 @@ impl Binder<'_> {
     /// An expression, of a type that may still be unknown.
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
         match expr {
+            ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
+                self.call(&folded(name), Vec::new())
+            }
             ast::Expr::Identifier(name) => self.column(None, &folded(name)),
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
                 [table, name] => self.column(Some(&folded(table)), &folded(name)),
@@ -33,44 +35,24 @@ impl Binder<'_> {
                 self.in_list(expr, list, *negated)
             }
             ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
-            ast::Expr::Like { negated, expr, pattern, escape_char, any: false } => {
-                self.pattern(if *negated { "!~~" } else { "~~" }, "like_escape", expr, pattern, escape_char.as_deref())
-            }
-            ast::Expr::ILike { negated, expr, pattern, escape_char, any: false } => self.pattern(
-                if *negated { "!~~*" } else { "~~*" },
-                "like_escape",
-                expr,
-                pattern,
-                escape_char.as_deref(),
-            ),
-            ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
-                let escape = ast::Expr::value(ast::Value::SingleQuotedString("\\".to_owned()));
-                let escape = escape_char.as_deref().unwrap_or(&escape);
-                let sign = if *negated { "!~" } else { "~" };
-                self.pattern(sign, "similar_to_escape", expr, pattern, Some(escape))
-            }
             ast::Expr::Cast {
                 kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
                 expr,
                 data_type,
                 format: None,
             } => {
-                let inner = self.expr(expr)?;
-                self.cast(inner, column_type(data_type)?, Place::Explicit)
+                let to = column_type(data_type)?;
+                let inner = match &**expr {
+                    ast::Expr::Array(array) => self.array(&array.elem, Some(to.base))?,
+                    expr => self.expr(expr)?,
+                };
+                self.cast(inner, to, Place::Explicit)
             }
+            ast::Expr::Array(array) => self.array(&array.elem, None),
+            ast::Expr::CompoundFieldAccess { root, access_chain } => self.subscripts(root, access_chain),
             ast::Expr::TypedString(typed) => {
                 let inner = self.literal(&typed.value.value)?;
                 self.cast(inner, column_type(&typed.data_type)?, Place::Explicit)
-            }
-            ast::Expr::Interval(ast::Interval {
-                value,
-                leading_field: None,
-                leading_precision: None,
-                last_field: None,
-                fractional_seconds_precision: None,
-            }) => {
-                let inner = self.expr(value)?;
-                self.cast(inner, Type::Interval.into(), Place::Explicit)
             }
             ast::Expr::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref())
@@ -101,10 +83,11 @@ impl Binder<'_> {
             ast::Expr::Subquery(query) => self.scalar(query),
             ast::Expr::AnyOp { left, compare_op, right, .. } | ast::Expr::AllOp { left, compare_op, right } => {
                 let needs_all = matches!(expr, ast::Expr::AllOp { .. });
-                let Some(query) = query_of(right) else {
-                    return Err(SqlError::unsupported(format!("the expression {expr}")));
-                };
-                self.any_of(left, (operator_name(compare_op)?, needs_all), query)
+                let sign = operator_name(compare_op)?;
+                match query_of(right) {
+                    Some(query) => self.any_of(left, (sign, needs_all), query),
+                    None => self.any_of_array(left, (sign, needs_all), right),
+                }
             }
             other => self.special(other),
         }
@@ -116,8 +99,21 @@ impl Binder<'_> {
             ast::Expr::Extract { field, expr, .. } => {
                 let (field, of) = (field.to_string().to_lowercase(), self.expr(expr)?);
                 let field = Typed::new(Expr::Constant(OwnedDatum::Text(field.into())), Type::Text);
+                let scale = match (of.base(), &field.expr) {
+                    (Type::Date, _) => None,
+                    (_, Expr::Constant(OwnedDatum::Text(field))) => match &**field {
+                        "second" | "seconds" | "epoch" => Some(6),
+                        "millisecond" | "milliseconds" => Some(3),
+                        _ => None,
+                    },
+                    _ => None,
+                };
                 let part = self.call("date_part", vec![field, of])?;
-                self.cast(part, Type::Numeric.into(), Place::Explicit)
+                let part = self.cast(part, Type::Numeric.into(), Place::Explicit)?;
+                match scale {
+                    Some(scale) => self.call("round", vec![part, constant(Datum::Int(scale), Type::Int4)]),
+                    None => Ok(part),
+                }
             }
             ast::Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
                 let inner = self.expr(expr)?;
@@ -126,6 +122,11 @@ impl Binder<'_> {
             ast::Expr::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
                 let inner = self.expr(expr)?;
                 self.call("floor", vec![inner])
+            }
+            ast::Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut arguments = vec![self.expr(expr)?, self.expr(overlay_what)?, self.expr(overlay_from)?];
+                overlay_for.iter().try_for_each(|count| self.expr(count).map(|count| arguments.push(count)))?;
+                self.call("overlay", arguments)
             }
             ast::Expr::Position { expr, r#in } => {
                 let (part, of) = (self.expr(expr)?, self.expr(r#in)?);
@@ -151,31 +152,14 @@ impl Binder<'_> {
                 };
                 self.call(name, arguments)
             }
-            other => Err(SqlError::unsupported(format!("the expression {other}"))),
+            other => self.pattern_or_time(other),
         }
     }
 
-    fn column(&mut self, table: Option<&str>, name: &str) -> Result<Typed, SqlError> {
+    pub(super) fn column(&mut self, table: Option<&str>, name: &str) -> Result<Typed, SqlError> {
         let (level, column, of) = scope::resolve(&self.scopes, table, name)?;
         let expr = if level == 0 { Expr::Column(column) } else { Expr::Outer { level, column } };
         Ok(Typed::new(expr, of))
-    }
-
-    /// A comparison with a pattern, which a function rewrites if another escape character is named.
-    fn pattern(
-        &mut self,
-        sign: &'static str,
-        rewrite: &str,
-        expr: &ast::Expr,
-        pattern: &ast::Expr,
-        escape: Option<&ast::Expr>,
-    ) -> Result<Typed, SqlError> {
-        let (value, mut pattern) = (self.expr(expr)?, self.expr(pattern)?);
-        if let Some(escape) = escape {
-            let escape = self.expr(escape)?;
-            pattern = self.call(rewrite, vec![pattern, escape])?;
-        }
-        self.apply(sign, vec![value, pattern])
     }
 
     fn any_type(&mut self, expr: &ast::Expr) -> Result<Box<Expr>, SqlError> {
@@ -221,6 +205,12 @@ impl Binder<'_> {
                 return Ok(truth(if *sign == Sign::And { Expr::And(parts) } else { Expr::Or(parts) }));
             }
             Sign::StringConcat => return self.concatenation(left, right),
+            Sign::Custom(name) if name == "->-" || name == "->>-" => {
+                // The minus is that of the number.
+                let sign = if name == "->-" { "->" } else { "->>" };
+                let negated = ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(right.clone()) };
+                return self.operator(sign, &[left, &negated]);
+            }
             sign => operator_name(sign)?,
         };
         self.operator(name, &[left, right])
@@ -231,7 +221,12 @@ impl Binder<'_> {
         let mut sides = [self.expr(left)?, self.expr(right)?];
         let is_text = |it: &Typed| matches!(it.base().category(), Category::Text | Category::Unknown);
         let texts = sides.iter().filter(|it| is_text(it)).count();
-        if texts == 1 && sides.iter().all(|it| it.base() != Type::Bytea) {
+        let is_own = |it: &Typed| match it.base() {
+            Type::Bytea | Type::Array(_) => true,
+            Type::Jsonb => sides.iter().any(|it| it.base() == Type::Unknown),
+            _ => false,
+        };
+        if texts == 1 && !sides.iter().any(is_own) {
             sides = sides.map(|it| if is_text(&it) { it } else { written(it) });
         }
         let [left, right] = sides;
@@ -258,26 +253,43 @@ impl Binder<'_> {
         self.apply(sign, sides)
     }
 
-    fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(super) fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
         let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
         self.invoke(found, sides)
     }
 
-    fn call(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(super) fn call(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let types: Vec<_> = arguments.iter().map(Typed::base).collect();
         let found = functions::resolve(name, &types).map_err(|why| functions::no_function(name, &types, why))?;
         self.invoke(found, arguments)
     }
 
     fn invoke(&mut self, function: &'static Function, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let (arguments, result) = self.fitted(function, arguments)?;
+        Ok(Typed::new(fold(Expr::Call(function, arguments), function.volatility()), result))
+    }
+
+    /// The arguments as a function takes them, and its result.
+    fn fitted(&mut self, function: &Function, arguments: Vec<Typed>) -> Result<(Box<[Expr]>, Type), SqlError> {
+        let types: Vec<_> = arguments.iter().map(Typed::base).collect();
+        let element = function.element(&types).ok().flatten();
+        if element.is_none() && function.is_polymorphic() {
+            let message = "could not determine polymorphic type because input has type unknown";
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        }
+        let concrete = |of: Type| match of {
+            Type::AnyArray => {
+                element.and_then(Type::array).ok_or_else(|| SqlError::unsupported("an array of such values"))
+            }
+            Type::AnyElement => Ok(element.unwrap_or(of)),
+            of => Ok(of),
+        };
         let with_types = arguments.into_iter().zip(function.arguments);
-        let casts = with_types.map(|(argument, of)| {
-            // A function of texts takes those that have a bound as they are.
-            Ok(self.cast(argument, (*of).into(), Place::Implicit)?.expr)
-        });
-        let arguments: Box<[_]> = casts.collect::<Result<_, SqlError>>()?;
-        Ok(Typed::new(fold(Expr::Call(function, arguments), function.volatility()), function.result))
+        // A function of texts takes those that have a bound as they are.
+        let casts =
+            with_types.map(|(argument, of)| Ok(self.cast(argument, concrete(*of)?.into(), Place::Implicit)?.expr));
+        Ok((casts.collect::<Result<_, SqlError>>()?, concrete(function.result)?))
     }
 
     /// The expression as one of another type, where that may be.
@@ -295,6 +307,9 @@ impl Binder<'_> {
                 _ => {}
             }
             return Ok(bounded(Typed::new(typed.expr, to.base), to, place));
+        }
+        if let Some(named) = self.named_cast(&typed, to)? {
+            return Ok(named);
         }
         let Some(cast) = casts::find(from, to.base, place) else {
             let message = match place {
@@ -315,6 +330,27 @@ impl Binder<'_> {
         Ok(bounded(Typed::new(expr, to.base), to, place))
     }
 
+    /// A cast between object ids and names.
+    fn named_cast(&mut self, typed: &Typed, to: ColumnType) -> Result<Option<Typed>, SqlError> {
+        let from = typed.base();
+        let is_text = |of: Type| matches!(of, Type::Unknown | Type::Text | Type::Varchar | Type::Bpchar);
+        if to.base.is_object() && is_text(from) {
+            let Expr::Constant(OwnedDatum::Text(name)) = &typed.expr else {
+                let is_null = matches!(&typed.expr, Expr::Constant(value) if value.get().is_null());
+                let unknown = || SqlError::unsupported(format!("a cast of a computed text to {}", to.base));
+                return if is_null { Ok(Some(Typed::new(Expr::NULL, to))) } else { Err(unknown()) };
+            };
+            let id = self.id_of_name(to.base, name)?;
+            return Ok(Some(constant(Datum::Int(id), to.base)));
+        }
+        if from.is_object() && is_text(to.base) {
+            let names = self.names(from.name())?;
+            let expr = Expr::Lookup { names, of: Box::new(typed.expr.clone()) };
+            return Ok(Some(Typed::new(expr, to.base)));
+        }
+        Ok(None)
+    }
+
     fn distinct(&mut self, left: &ast::Expr, right: &ast::Expr) -> Result<Expr, SqlError> {
         let sides = vec![self.expr(left)?, self.expr(right)?];
         let mut sides = self.compared("=", sides)?.1.into_vec();
@@ -330,9 +366,7 @@ impl Binder<'_> {
     ) -> Result<(&'static Function, Box<[Expr]>), SqlError> {
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
         let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
-        let sides = sides.into_iter().zip(found.arguments);
-        let sides = sides.map(|(side, of)| Ok(self.cast(side, (*of).into(), Place::Implicit)?.expr));
-        Ok((found, sides.collect::<Result<_, SqlError>>()?))
+        Ok((found, self.fitted(found, sides)?.0))
     }
 
     /// Whether both sides are equal.
@@ -400,74 +434,11 @@ impl Binder<'_> {
         let parts = parts.into_iter().map(|part| Ok(self.cast(part, of.into(), Place::Implicit)?.expr));
         Ok((parts.collect::<Result<_, SqlError>>()?, of))
     }
+}
 
-    fn function(&mut self, function: &ast::Function) -> Result<Typed, SqlError> {
-        let name = object_name(&function.name)?;
-        if function.over.is_some() || !function.within_group.is_empty() || function.null_treatment.is_some() {
-            return Err(SqlError::unsupported(format!("the expression {function}")));
-        }
-        let (list, is_distinct) = match &function.args {
-            ast::FunctionArguments::None => (&[][..], false),
-            ast::FunctionArguments::List(list) if list.clauses.is_empty() => {
-                (&list.args[..], list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct))
-            }
-            _ => return Err(SqlError::unsupported(format!("the expression {function}"))),
-        };
-        let is_star = matches!(list, [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]);
-        let mut expressions = Vec::new();
-        for argument in list.iter().filter(|_| !is_star) {
-            match argument {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => expressions.push(expr),
-                other => return Err(SqlError::unsupported(format!("the argument {other}"))),
-            }
-        }
-        if let Some(kind) = aggregate_kind(&name, is_star) {
-            return self.aggregate(kind, (&name, &expressions), is_distinct, function.filter.as_deref());
-        }
-        if is_star || is_distinct || function.filter.is_some() {
-            let message = format!("{name} is not an aggregate function");
-            return Err(SqlError::new(SqlState("42809"), message));
-        }
-        let mut arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
-        match name.as_str() {
-            "coalesce" => {
-                let (parts, of) = self.alike("COALESCE", arguments)?;
-                Ok(Typed::new(Expr::Coalesce(parts.into()), of))
-            }
-            "greatest" | "least" => {
-                let is_greatest = name == "greatest";
-                let (parts, of) = self.alike(if is_greatest { "GREATEST" } else { "LEAST" }, arguments)?;
-                Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
-            }
-            "nullif" if arguments.len() == 2 => {
-                let of = arguments[0].of;
-                let mut sides = self.compared("=", arguments)?.1.into_vec();
-                let (second, first) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
-                let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
-                Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
-            }
-            "concat" => {
-                let empty = || Expr::Constant(OwnedDatum::Text("".into()));
-                let parts = arguments.drain(..).map(|it| Expr::Coalesce(Box::new([shown(it), empty()])));
-                let parts: Vec<_> = parts.collect();
-                let mut all = Typed::new(empty(), Type::Text);
-                for part in parts {
-                    all = self.apply("||", vec![all, Typed::new(part, Type::Text)])?;
-                }
-                Ok(all)
-            }
-            "current_timestamp" => self.call("now", arguments),
-            "current_date" => {
-                let now = self.call("now", arguments)?;
-                self.cast(now, Type::Date.into(), Place::Explicit)
-            }
-            "localtimestamp" => {
-                let now = self.call("now", arguments)?;
-                self.cast(now, Type::Timestamp.into(), Place::Explicit)
-            }
-            _ => self.call(&name, arguments),
-        }
-    }
+/// Whether a name is that of a function that is called without parentheses.
+fn is_function(name: &str) -> bool {
+    matches!(name, "current_schema" | "current_role" | "current_catalog" | "current_user" | "session_user" | "user")
 }
 
 /// The digits of a constant, with its signs.
@@ -496,7 +467,7 @@ pub(super) fn not(expr: Expr) -> Expr {
 }
 
 /// The value as its text, whatever its type.
-fn written(typed: Typed) -> Typed {
+pub(super) fn written(typed: Typed) -> Typed {
     let of = typed.base();
     let expr = match of {
         Type::Unknown | Type::Text | Type::Varchar | Type::Bpchar => typed.expr,
@@ -506,7 +477,7 @@ fn written(typed: Typed) -> Typed {
 }
 
 /// The value as it is shown, which is another text than a cast's where it is a truth value.
-fn shown(typed: Typed) -> Expr {
+pub(super) fn shown(typed: Typed) -> Expr {
     let of = typed.base();
     if of == Type::Bool { Expr::Cast(Cast::Show(of), Box::new(typed.expr)) } else { written(typed).expr }
 }
@@ -534,6 +505,20 @@ fn read_constant(of: Type, text: &str) -> Result<Expr, SqlError> {
     Ok(Expr::Constant(value.owned()))
 }
 
+/// An array of these parts, which is a constant where they are.
+pub(super) fn fold_array(parts: Box<[Expr]>, is_nested: bool) -> Expr {
+    let is_constant = parts.iter().all(|it| matches!(it, Expr::Constant(_)));
+    let array = Expr::Array { parts, is_nested };
+    if is_constant { computed(array) } else { array }
+}
+
+/// The value in place of the expression, unless computing it fails.
+fn computed(expr: Expr) -> Expr {
+    let (arena, zone) = (bumpalo::Bump::new(), Zone::utc());
+    let value = expr.eval(&[], &Context::of(&arena, &zone)).map(Datum::owned);
+    value.map_or(expr, Expr::Constant)
+}
+
 /// The value in place of the expression, where it is known and computing it does not fail: a failure is one of the execution.
 fn fold(expr: Expr, volatility: Volatility) -> Expr {
     let is_constant = |it: &Expr| matches!(it, Expr::Constant(_));
@@ -543,12 +528,7 @@ fn fold(expr: Expr, volatility: Volatility) -> Expr {
             Expr::Cast(_, inner) | Expr::Bounded(_, _, inner) => is_constant(inner),
             _ => false,
         };
-    if !is_foldable {
-        return expr;
-    }
-    let (arena, zone) = (bumpalo::Bump::new(), Zone::utc());
-    let value = expr.eval(&[], &Context::of(&arena, &zone)).map(Datum::owned);
-    value.map_or(expr, Expr::Constant)
+    if is_foldable { computed(expr) } else { expr }
 }
 
 /// The type that all can become ("UNION, CASE, and Related Constructs" in PostgreSQL's manual, 10.5).

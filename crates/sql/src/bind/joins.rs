@@ -2,10 +2,13 @@
 
 use sqlparser::ast::{self, TableFactor};
 
+use super::system::Relation;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use crate::catalog::Object;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::functions;
 use crate::paths;
 use crate::plan::{JoinKind, Node, Path, Scan, all_of, conjuncts};
 use crate::types::Type;
@@ -69,9 +72,22 @@ impl Binder<'_> {
             TableFactor::Table {
                 name, alias, args: None, version: None, sample: None, with_ordinality: false, ..
             } => {
-                if let Some(bound) = self.named_query(name) {
+                let is_plain = name.0.len() == 1;
+                if is_plain && let Some(bound) = self.named_query(name) {
                     let own = object_name(name)?;
                     let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
+                    let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
+                    return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
+                }
+                if let Some(Relation { name: own, node, columns }) = self.system_relation(name)? {
+                    let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
+                    return Ok(Source { node, scope: scope_of(&named, columns, alias.as_ref())? });
+                }
+                if let Some(Object::View(view)) = self.catalog.object(&object_name(name)?)? {
+                    let bound = self.view(&view)?;
+                    self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
+                    self.catalog.named.borrow_mut().push(view.name.clone());
+                    let named = alias.as_ref().map_or_else(|| view.name.clone(), |alias| folded(&alias.name));
                     let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                     return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
                 }
@@ -80,16 +96,27 @@ impl Binder<'_> {
                 let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
                 let mut scope = scope_of(&named, columns.collect(), alias.as_ref())?;
                 let origins = scope.columns.iter_mut().enumerate();
-                origins.for_each(|(at, column)| column.origin = Some((table.clone(), at)));
+                origins.for_each(|(at, column)| {
+                    column.origin = Some((table.clone(), at));
+                    column.is_hidden = table.columns[at].is_hidden;
+                });
                 let columns = (0..table.columns.len()).collect();
                 let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
                 Ok(Source { node, scope })
             }
-            TableFactor::Table { name, alias, args: Some(arguments), with_ordinality: false, .. } => {
-                self.function_in_from(name, &arguments.args, alias.as_ref())
+            TableFactor::Table { name, alias, args: Some(arguments), with_ordinality, .. } => {
+                let name = super::calls::function_name(name)?;
+                let parts = arguments_of(&name, &arguments.args)?;
+                self.function_in_from(&[(name, parts)], *with_ordinality, alias.as_ref())
             }
-            TableFactor::Function { name, alias, args, with_ordinality: false, .. } => {
-                self.function_in_from(name, args, alias.as_ref())
+            TableFactor::Function { name, alias, args, with_ordinality, .. } => {
+                let name = super::calls::function_name(name)?;
+                let parts = arguments_of(&name, args)?;
+                self.function_in_from(&[(name, parts)], *with_ordinality, alias.as_ref())
+            }
+            TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
+                let calls: Vec<_> = array_exprs.iter().map(|expr| ("unnest".to_owned(), vec![expr])).collect();
+                self.function_in_from(&calls, *with_ordinality, alias.as_ref())
             }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let Some(alias) = alias else {
@@ -105,35 +132,72 @@ impl Binder<'_> {
         }
     }
 
-    /// `generate_series` of integers.
+    /// Functions, whose rows stand side by side.
     fn function_in_from(
         &mut self,
-        name: &ast::ObjectName,
-        arguments: &[ast::FunctionArg],
+        functions: &[(String, Vec<&ast::Expr>)],
+        has_numbers: bool,
         alias: Option<&ast::TableAlias>,
     ) -> Result<Source, SqlError> {
-        let unsupported = || SqlError::unsupported(format!("the function {name} in FROM"));
-        let name = object_name(name)?;
-        if name != "generate_series" || !(2..=3).contains(&arguments.len()) {
-            return Err(unsupported());
+        let (mut calls, mut columns) = (Vec::new(), Vec::new());
+        let named = match (alias, functions) {
+            (Some(alias), _) => folded(&alias.name),
+            (None, [(name, _), ..]) => name.clone(),
+            _ => String::new(),
+        };
+        let is_one = functions.len() == 1;
+        for (name, arguments) in functions {
+            let arguments = arguments
+                .iter()
+                .map(|expr| self.seeing(true, |binder| binder.within(Scope::default(), |binder| binder.expr(expr))));
+            let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+            let is_of_integers = arguments.iter().all(|it| matches!(it.base(), Type::Int2 | Type::Int4 | Type::Int8));
+            if name == "generate_series"
+                && is_one
+                && is_of_integers
+                && (2..=3).contains(&arguments.len())
+                && !has_numbers
+            {
+                return self.series(arguments, &named, alias);
+            }
+            let call = self.plain_call(name, arguments)?;
+            match functions::columns_of(name) {
+                Some(of) => {
+                    for (column, own) in of {
+                        // A function of one column that is not a parameter gives it the name of the table.
+                        let name = if is_one && column == name { named.clone() } else { (*column).to_owned() };
+                        columns.push((name, own.map_or(call.of, Into::into)));
+                    }
+                    calls.push((call.expr, of.len()));
+                }
+                None if is_one && !has_numbers => {
+                    let node = Node::Project { input: Box::new(Node::Nothing), columns: vec![call.expr] };
+                    return Ok(Source { node, scope: scope_of(&named, vec![(named.clone(), call.of)], alias)? });
+                }
+                None => return Err(SqlError::unsupported(format!("the function {name} in FROM"))),
+            }
         }
-        let mut bound = Vec::new();
-        for argument in arguments {
-            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = argument else {
-                return Err(unsupported());
-            };
-            bound.push(self.seeing(true, |binder| binder.within(Scope::default(), |binder| binder.expr(expr)))?);
+        if has_numbers {
+            columns.push(("ordinality".to_owned(), Type::Int8.into()));
         }
+        let scope = scope_of(&named, columns, alias)?;
+        Ok(Source { node: Node::Expand { input: Box::new(Node::Nothing), calls, has_numbers }, scope })
+    }
+
+    /// `generate_series` of integers, which are not kept.
+    fn series(
+        &mut self,
+        mut bound: Vec<Typed>,
+        named: &str,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Source, SqlError> {
         if bound.len() < 3 {
             bound.push(super::literals::constant(Datum::Int(1), Type::Int4));
         }
         let (parts, of) = self.alike("generate_series", bound)?;
         let of = if of == Type::Int2 { Type::Int4 } else { of };
-        let (Type::Int4 | Type::Int8, Ok(parts)) = (of, <[Expr; 3]>::try_from(parts)) else {
-            return Err(unsupported());
-        };
-        let named = alias.map_or(name, |alias| folded(&alias.name));
-        let scope = scope_of(&named, vec![(named.clone(), of.into())], alias)?;
+        let Ok(parts) = <[Expr; 3]>::try_from(parts) else { return Err(SqlError::unsupported("generate_series")) };
+        let scope = scope_of(named, vec![(named.to_owned(), of.into())], alias)?;
         Ok(Source { node: Node::Series(Box::new(parts)), scope })
     }
 
@@ -209,6 +273,14 @@ impl Binder<'_> {
         merged.extend(all.map(|(at, it)| ScopeColumn { is_hidden: it.is_hidden || hidden.contains(&at), ..it }));
         Ok(Source { node: Node::Project { input: Box::new(node), columns }, scope: Scope::of(merged) })
     }
+}
+
+fn arguments_of<'e>(name: &str, arguments: &'e [ast::FunctionArg]) -> Result<Vec<&'e ast::Expr>, SqlError> {
+    let exprs = arguments.iter().map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+        other => Err(SqlError::unsupported(format!("the argument {other} of {name} in FROM"))),
+    });
+    exprs.collect()
 }
 
 /// How two sides are joined.

@@ -1,37 +1,64 @@
 //! Binding: what names stand for, and which types values have, by PostgreSQL's rules.
 
 mod aggregates;
+mod alter;
+mod arrays;
+mod calls;
 mod changes;
 mod definitions;
+mod drops;
 mod expressions;
+mod foreign_keys;
+mod groups;
 mod joins;
 mod literals;
 mod operators;
+mod patterns;
 mod query;
+mod renames;
 mod scope;
+mod sequences;
 mod sets;
 mod subqueries;
+mod system;
 mod types;
+mod views;
+mod windows;
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use polychron_base::TableId;
 use sqlparser::ast;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Object, Table};
 use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
+use crate::plan::SortKey;
+use crate::sequences::Drawn;
 use crate::types::Type;
 
 pub(crate) use definitions::{NewTable, create_index, stored};
 pub(crate) use scope::{Scope, ScopeColumn};
+pub(crate) use system::{DATABASE, Names, ROLE};
 pub(crate) use types::column_type;
+pub(crate) use windows::{Edge, Exclusion, Offset, Units, Window, WindowCall, WindowFunction};
 
 /// What is known while a statement is bound.
 pub(crate) struct Binder<'c> {
-    pub(crate) catalog: &'c Catalog,
+    pub(crate) catalog: Recorded<'c>,
+    /// What the connection knows of sequences.
+    pub(crate) drawn: Arc<Drawn>,
     /// The types of the parameters, as far as something told them.
     pub(crate) parameters: Vec<Type>,
     /// The scopes around, the innermost one last.
     pub(crate) scopes: Vec<Scope>,
     /// What aggregates may be used, and those that were: `None` where none may stand.
     pub(crate) aggregates: Option<Vec<Aggregate>>,
+    /// The same of what comes behind groups.
+    pub(crate) behind: Option<Behind>,
+    /// The windows of the WINDOW clause.
+    pub(crate) named_windows: Vec<windows::NamedWindow>,
     /// A column of a query stays of unknown type: the other side of a UNION tells.
     pub(crate) keeps_unknown: bool,
     /// The queries of `WITH` that are known, the innermost one last.
@@ -44,14 +71,79 @@ pub(crate) struct Binder<'c> {
     pub(crate) place: &'static str,
 }
 
+/// What comes behind groups: window functions, and functions that give several rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Behind {
+    pub(crate) windows: Vec<WindowCall>,
+    pub(crate) sets: Vec<Expr>,
+}
+
+/// A catalog, and which of its tables a statement uses.
+pub(crate) struct Recorded<'c> {
+    catalog: &'c Catalog,
+    pub(crate) used: RefCell<Vec<TableId>>,
+    /// The names that were looked up.
+    pub(crate) named: RefCell<Vec<String>>,
+}
+
+impl std::ops::Deref for Recorded<'_> {
+    type Target = Catalog;
+
+    fn deref(&self) -> &Catalog {
+        self.catalog
+    }
+}
+
+impl<'c> Recorded<'c> {
+    pub(crate) fn new(catalog: &'c Catalog) -> Self {
+        Self { catalog, used: RefCell::default(), named: RefCell::default() }
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Object>, SqlError> {
+        let object = self.catalog.object(name)?;
+        self.used.borrow_mut().extend(object.as_ref().and_then(Object::table).map(|table| table.id));
+        Ok(object)
+    }
+
+    pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
+        let table = self.catalog.table(name)?;
+        self.named.borrow_mut().push(name.to_owned());
+        self.used.borrow_mut().push(table.id);
+        Ok(table)
+    }
+}
+
 /// An aggregate that an expression uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
     pub(crate) kind: AggregateKind,
-    pub(crate) argument: Option<crate::expr::Typed>,
+    pub(crate) arguments: Vec<Expr>,
+    /// The order in which it takes the rows.
+    pub(crate) order: Vec<SortKey>,
     pub(crate) is_distinct: bool,
-    pub(crate) filter: Option<crate::expr::Expr>,
+    pub(crate) filter: Option<Expr>,
     pub(crate) result: Type,
+}
+
+impl Aggregate {
+    /// The expressions over rows. The arguments of GROUPING are none: they name keys.
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let is_grouping = self.kind == AggregateKind::Grouping;
+        let arguments = self.arguments.iter_mut().filter(move |_| !is_grouping);
+        arguments.chain(self.order.iter_mut().map(|key| &mut key.expr)).chain(&mut self.filter)
+    }
+}
+
+impl Aggregate {
+    /// Whether it takes rows as they are.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        matches!(self.kind, AggregateKind::CountRows | AggregateKind::Grouping)
+    }
+
+    /// Whether it remembers the values of all rows.
+    pub(crate) fn keeps_values(&self) -> bool {
+        self.is_distinct || !self.order.is_empty() || self.kind.has_order()
+    }
 }
 
 /// The aggregates that there are.
@@ -65,15 +157,80 @@ pub(crate) enum AggregateKind {
     Greatest,
     All,
     Any,
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// `string_agg`
+    Join,
+    /// `array_agg`
+    Gather,
+    /// `json_agg`, `jsonb_agg`
+    JsonList {
+        is_binary: bool,
+    },
+    /// `json_object_agg`, `jsonb_object_agg`
+    JsonObject {
+        is_binary: bool,
+    },
+    Variance {
+        is_sample: bool,
+        is_root: bool,
+    },
+    Regression(Regression),
+    /// The value at a fraction of the sorted ones, or between two of them.
+    PercentileBetween,
+    Percentile,
+    Mode,
+    /// Which of the keys the row's set does not have, as bits.
+    Grouping,
+}
+
+/// What is known of pairs of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Regression {
+    Correlation,
+    Covariance { is_sample: bool },
+    Count,
+    AverageX,
+    AverageY,
+    SquaresX,
+    SquaresY,
+    Products,
+    Slope,
+    Intercept,
+    Determination,
+}
+
+impl Regression {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "corr" => Self::Correlation,
+            "covar_pop" => Self::Covariance { is_sample: false },
+            "covar_samp" => Self::Covariance { is_sample: true },
+            "regr_count" => Self::Count,
+            "regr_avgx" => Self::AverageX,
+            "regr_avgy" => Self::AverageY,
+            "regr_sxx" => Self::SquaresX,
+            "regr_syy" => Self::SquaresY,
+            "regr_sxy" => Self::Products,
+            "regr_slope" => Self::Slope,
+            "regr_intercept" => Self::Intercept,
+            "regr_r2" => Self::Determination,
+            _ => return None,
+        })
+    }
 }
 
 impl<'c> Binder<'c> {
-    pub(crate) fn new(catalog: &'c Catalog, parameters: &[Type]) -> Self {
+    pub(crate) fn new(catalog: &'c Catalog, parameters: &[Type], drawn: &Arc<Drawn>) -> Self {
         Self {
-            catalog,
+            catalog: Recorded::new(catalog),
+            drawn: drawn.clone(),
             parameters: parameters.to_vec(),
             scopes: Vec::new(),
             aggregates: None,
+            behind: None,
+            named_windows: Vec::new(),
             keeps_unknown: false,
             tables: Vec::new(),
             from_start: 0,

@@ -2,10 +2,13 @@
 
 use sqlparser::ast::{self, SetExpr};
 
+use super::groups::{Groups, determined, grouping, over_groups};
 use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
-use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use super::windows::{WindowCall, over_windows};
+use super::{Behind, Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
+use crate::catalog::ROW_NUMBER;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -18,12 +21,43 @@ pub(crate) struct Query {
     pub(crate) columns: Vec<OutputColumn>,
 }
 
+/// What a SELECT has behind its rows.
+struct ListParts<'o> {
+    list: Vec<(String, Typed)>,
+    having: Option<Expr>,
+    keys: Vec<(Expr, &'o ast::OrderByExpr)>,
+    distinct_on: Vec<Expr>,
+}
+
+fn is_ungrouped(of: &ast::GroupByExpr) -> bool {
+    matches!(of, ast::GroupByExpr::Expressions(groups, _) if groups.is_empty())
+}
+
 impl Binder<'_> {
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
         let known = self.tables.len();
         let bound = self.with(query.with.as_ref()).and_then(|()| self.query_body(query));
         self.tables.truncate(known);
         bound
+    }
+
+    /// A query whose rows are answered: object ids are shown as names.
+    pub(crate) fn whole_query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
+        let Query { node, mut columns } = self.query(query)?;
+        if !columns.iter().any(|column| column.of.base.is_object()) {
+            return Ok(Query { node, columns });
+        }
+        let mut exprs = Vec::new();
+        for (at, column) in columns.iter_mut().enumerate() {
+            let typed = Typed::new(Expr::Column(at), column.of);
+            if column.of.base.is_object() {
+                column.of = Type::Text.into();
+                exprs.push(self.cast(typed, Type::Text.into(), Place::Explicit)?.expr);
+            } else {
+                exprs.push(typed.expr);
+            }
+        }
+        Ok(Query { node: Node::Project { input: Box::new(node), columns: exprs }, columns })
     }
 
     fn query_body(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
@@ -161,56 +195,41 @@ impl Binder<'_> {
         input: Node,
         order: &[ast::OrderByExpr],
     ) -> Result<Query, SqlError> {
-        let groups: &[ast::Expr] = match &select.group_by {
-            ast::GroupByExpr::Expressions(groups, modifiers) if modifiers.is_empty() => groups,
-            other => return Err(SqlError::unsupported(format!("{other}"))),
-        };
         let keeps_unknown = self.keeps_unknown;
-        let before = self.aggregates.replace(Vec::new());
-        let mut list = Vec::new();
-        for item in &select.projection {
-            self.select_item(item, &mut list)?;
-        }
-        let having = select.having.as_ref().map(|having| self.condition(having, "HAVING")).transpose()?;
-        let mut keys = Vec::new();
-        for key in order {
-            keys.push((self.order_key(&key.expr, "ORDER BY", &list)?, key));
-        }
-        let mut distinct_on = Vec::new();
-        if let Some(ast::Distinct::On(exprs)) = &select.distinct {
-            for expr in exprs {
-                distinct_on.push(self.order_key(expr, "SELECT DISTINCT ON", &list)?);
-            }
-        }
-        let aggregates = std::mem::replace(&mut self.aggregates, before).unwrap_or_default();
+        let around = (self.aggregates.replace(Vec::new()), self.behind.replace(Behind::default()));
+        let named_windows = std::mem::take(&mut self.named_windows);
+        let parts = self.list_parts(select, order);
+        let (aggregates, windows) = (self.aggregates.take(), self.behind.take());
+        (self.aggregates, self.behind) = around;
+        self.named_windows = named_windows;
+        let (mut aggregates, behind) = (aggregates.unwrap_or_default(), windows.unwrap_or_default());
+        let Behind { mut windows, mut sets } = behind;
+        let ListParts { mut list, mut having, mut keys, mut distinct_on } = parts?;
         self.place = "GROUP BY";
-        let mut group_keys = Vec::new();
-        for group in groups {
-            group_keys.push(match position(group, list.len(), "GROUP BY")? {
-                Some(at) => list[at].1.expr.clone(),
-                None => self.group_key(group, &list)?,
-            });
-        }
-        let is_grouped = !groups.is_empty() || !aggregates.is_empty() || having.is_some();
+        let groups_around = (self.aggregates.take(), self.behind.take());
+        let groups = self.groups(&select.group_by, &list);
+        (self.aggregates, self.behind) = groups_around;
+        let mut groups = groups?;
+        let is_grouped = !is_ungrouped(&select.group_by) || !aggregates.is_empty() || having.is_some();
         let mut node = input;
-        let mut list: Vec<(String, Typed)> = list;
-        let (mut having, mut keys) = (having, keys);
         if is_grouped {
             let scope = self.scopes.last().cloned().unwrap_or_default();
-            let exprs =
-                list.iter().map(|(_, typed)| &typed.expr).chain(&having).chain(keys.iter().map(|(expr, _)| expr));
-            let determined = determined(exprs.chain(&distinct_on), &group_keys, &scope);
-            group_keys.extend(determined);
-            let over = |expr: &mut Expr| over_groups(expr, &group_keys, &scope);
-            list.iter_mut().try_for_each(|(_, typed)| over(&mut typed.expr))?;
-            having.iter_mut().try_for_each(&over)?;
-            keys.iter_mut().try_for_each(|(expr, _)| over(expr))?;
-            distinct_on.iter_mut().try_for_each(&over)?;
-            node = Node::Aggregate { input: Box::new(node), groups: group_keys, aggregates };
+            let mut exprs: Vec<&mut Expr> = list.iter_mut().map(|(_, typed)| &mut typed.expr).collect();
+            exprs.extend(having.iter_mut().chain(keys.iter_mut().map(|(expr, _)| expr)).chain(&mut distinct_on));
+            exprs.extend(windows.iter_mut().flat_map(WindowCall::parts_mut));
+            exprs.extend(&mut sets);
+            let determined = determined(exprs.iter().map(|expr| &**expr), &groups.common(), &scope);
+            groups.extend(determined);
+            exprs.into_iter().try_for_each(|expr| over_groups(expr, &groups.keys, &scope))?;
+            aggregates.iter_mut().try_for_each(|aggregate| grouping(aggregate, &groups.keys))?;
+            let Groups { keys: groups, sets } = groups;
+            node = Node::Aggregate { input: Box::new(node), groups, sets, aggregates };
         }
         if let Some(condition) = having {
             node = Node::Filter { input: Box::new(node), condition };
         }
+        let exprs = list.iter_mut().map(|(_, typed)| &mut typed.expr).chain(keys.iter_mut().map(|(expr, _)| expr));
+        let node = behind_groups(node, Behind { windows, sets }, exprs.chain(&mut distinct_on))?;
         let mut columns = Vec::new();
         let mut exprs = Vec::new();
         for (name, typed) in list {
@@ -224,6 +243,40 @@ impl Binder<'_> {
             Some(ast::Distinct::On(_)) => Once::Keys(distinct_on),
         };
         Ok(Query { node: ordered(node, exprs, keys, once)?, columns })
+    }
+
+    /// The list and what is bound beside it, where aggregates and window functions may stand.
+    fn list_parts<'o>(
+        &mut self,
+        select: &ast::Select,
+        order: &'o [ast::OrderByExpr],
+    ) -> Result<ListParts<'o>, SqlError> {
+        self.name_windows(&select.named_window)?;
+        let mut list = Vec::new();
+        for item in &select.projection {
+            self.select_item(item, &mut list)?;
+        }
+        let having = match &select.having {
+            Some(having) => {
+                let windows = self.behind.take();
+                let place = std::mem::replace(&mut self.place, "HAVING");
+                let bound = self.condition(having, "HAVING");
+                (self.behind, self.place) = (windows, place);
+                Some(bound?)
+            }
+            None => None,
+        };
+        let mut keys = Vec::new();
+        for key in order {
+            keys.push((self.order_key(&key.expr, "ORDER BY", &list)?, key));
+        }
+        let mut distinct_on = Vec::new();
+        if let Some(ast::Distinct::On(exprs)) = &select.distinct {
+            for expr in exprs {
+                distinct_on.push(self.order_key(expr, "SELECT DISTINCT ON", &list)?);
+            }
+        }
+        Ok(ListParts { list, having, keys, distinct_on })
     }
 
     pub(super) fn select_item(
@@ -253,7 +306,8 @@ impl Binder<'_> {
         let scope = self.scopes.last().cloned().unwrap_or_default();
         let is_meant = |column: &ScopeColumn| match table {
             None => !column.is_hidden,
-            Some(table) => column.table.as_deref() == Some(table),
+            // What USING hides is named so, and the number of a row is not.
+            Some(table) => column.table.as_deref() == Some(table) && !(column.is_hidden && column.name == ROW_NUMBER),
         };
         match table {
             Some(table) if !scope.has_table(table) => {
@@ -289,18 +343,38 @@ impl Binder<'_> {
         }
         Ok(self.expr(key)?.expr)
     }
+}
 
-    /// What a key of GROUP BY stands for: a column of the rows comes before one of the list.
-    fn group_key(&mut self, group: &ast::Expr, list: &[(String, Typed)]) -> Result<Expr, SqlError> {
-        let bound = self.expr(group);
-        if let (Err(error), ast::Expr::Identifier(name)) = (&bound, group)
-            && error.state() == SqlState::UNDEFINED_COLUMN
-            && let Some((_, typed)) = list.iter().find(|(own, _)| *own == folded(name))
-        {
-            return Ok(typed.expr.clone());
-        }
-        Ok(bound?.expr)
+/// The rows with windows and functions of several rows behind them, and expressions over these.
+fn behind_groups<'e>(
+    mut node: Node,
+    Behind { windows, mut sets }: Behind,
+    exprs: impl Iterator<Item = &'e mut Expr>,
+) -> Result<Node, SqlError> {
+    let mut columns = Vec::new();
+    if !windows.is_empty() {
+        (node, columns) = over_windows(node, windows);
     }
+    let width = node.width();
+    let replace = |expr: &mut Expr| {
+        expr.replace(&mut |it| {
+            match it {
+                Expr::Window(at) => *it = Expr::Column(columns[*at]),
+                Expr::Set(at) => *it = Expr::Column(width + *at),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })
+    };
+    sets.iter_mut().try_for_each(replace)?;
+    for expr in exprs {
+        replace(expr)?;
+    }
+    if sets.is_empty() {
+        return Ok(node);
+    }
+    let calls = sets.into_iter().map(|call| (call, 1)).collect();
+    Ok(Node::Expand { input: Box::new(node), calls, has_numbers: false })
 }
 
 /// Which clauses are not known yet.
@@ -311,72 +385,12 @@ fn check_select(select: &ast::Select) -> Result<(), SqlError> {
         (!select.lateral_views.is_empty(), "LATERAL VIEW"),
         (select.prewhere.is_some(), "PREWHERE"),
         (!select.cluster_by.is_empty() || !select.distribute_by.is_empty() || !select.sort_by.is_empty(), "SORT BY"),
-        (!select.named_window.is_empty(), "WINDOW"),
         (select.qualify.is_some(), "QUALIFY"),
         (!select.connect_by.is_empty(), "CONNECT BY"),
         (select.exclude.is_some(), "EXCLUDE"),
     ];
     let found = clauses.into_iter().find(|(is_there, _)| *is_there);
     found.map_or(Ok(()), |(_, clause)| Err(SqlError::unsupported(clause)))
-}
-
-const OUT_OF_GROUPS: &str = " must appear in the GROUP BY clause or be used in an aggregate function";
-
-/// Makes an expression over rows one over groups: their keys, followed by the aggregates.
-fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), SqlError> {
-    expr.replace(&mut |it| {
-        if let Some(at) = groups.iter().position(|group| group.is_same(it)) {
-            *it = Expr::Column(at);
-            return Ok(true);
-        }
-        match it {
-            Expr::Aggregate(number) => {
-                *it = Expr::Column(groups.len() + *number);
-                Ok(true)
-            }
-            Expr::Subquery(subquery) => {
-                subquery.parts_mut().try_for_each(|part| over_groups(part, groups, scope)).map_err(|error| {
-                    let message = error.message();
-                    match message.strip_suffix(OUT_OF_GROUPS) {
-                        Some(column) => SqlError::new(
-                            SqlState::GROUPING_ERROR,
-                            format!("subquery uses ungrouped {column} from outer query"),
-                        ),
-                        None => error,
-                    }
-                })?;
-                Ok(true)
-            }
-            Expr::Column(at) => {
-                let column = &scope.columns[*at];
-                let name = match &column.table {
-                    Some(table) => format!("{table}.{}", column.name),
-                    None => column.name.clone(),
-                };
-                let message = format!("column \"{name}\"{OUT_OF_GROUPS}");
-                Err(SqlError::new(SqlState::GROUPING_ERROR, message))
-            }
-            _ => Ok(false),
-        }
-    })
-}
-
-/// Columns that no group has, but that are the same in all rows of one: their table's key is among the groups.
-fn determined<'e>(exprs: impl Iterator<Item = &'e Expr>, groups: &[Expr], scope: &Scope) -> Vec<Expr> {
-    let has = |column: usize| groups.iter().any(|group| matches!(group, Expr::Column(own) if *own == column));
-    let mut found = Vec::new();
-    for expr in exprs {
-        expr.walk(&mut |it| {
-            if let Expr::Column(column) = it
-                && !has(*column)
-                && !found.contains(column)
-                && scope.is_determined(*column, &has)
-            {
-                found.push(*column);
-            }
-        });
-    }
-    found.into_iter().map(Expr::Column).collect()
 }
 
 /// Which rows of a list are left out.
@@ -446,7 +460,7 @@ fn check_distinct_on(keys: &[usize], sort: &mut Vec<SortKey>) -> Result<(), SqlE
     Ok(())
 }
 
-fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, SqlError> {
+pub(super) fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, SqlError> {
     let is_descending = match &key.options.sort {
         None | Some(ast::OrderBySort::Asc) => false,
         Some(ast::OrderBySort::Desc) => true,
@@ -456,7 +470,7 @@ fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, SqlError> {
 }
 
 /// The position that a number in ORDER BY or GROUP BY names, from 0 on.
-fn position(expr: &ast::Expr, width: usize, place: &str) -> Result<Option<usize>, SqlError> {
+pub(super) fn position(expr: &ast::Expr, width: usize, place: &str) -> Result<Option<usize>, SqlError> {
     let ast::Expr::Value(value) = expr else { return Ok(None) };
     let ast::Value::Number(digits, _) = &value.value else { return Ok(None) };
     let at = digits.parse::<usize>().ok().filter(|at| (1..=width).contains(at));
@@ -484,7 +498,17 @@ fn name_of(expr: &ast::Expr) -> String {
             Some(name) if name != "?column?" => name,
             _ => "case".to_owned(),
         },
+        ast::Expr::Array(_) => "array".to_owned(),
+        ast::Expr::CompoundFieldAccess { root, access_chain } => {
+            let mut names = access_chain.iter().filter_map(|it| match it {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(name)) => Some(folded(name)),
+                _ => None,
+            });
+            names.next_back().unwrap_or_else(|| name_of(root))
+        }
         ast::Expr::Extract { .. } => "extract".to_owned(),
+        ast::Expr::Overlay { .. } => "overlay".to_owned(),
+        ast::Expr::AtTimeZone { .. } => "timezone".to_owned(),
         ast::Expr::Position { .. } => "position".to_owned(),
         ast::Expr::Substring { .. } => "substring".to_owned(),
         ast::Expr::Trim { .. } => "btrim".to_owned(),

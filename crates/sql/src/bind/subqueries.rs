@@ -19,11 +19,13 @@ impl Binder<'_> {
 
     /// A query in an expression: its aggregates are its own.
     fn inner_query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
-        let aggregates = self.aggregates.take();
+        let (aggregates, windows) = (self.aggregates.take(), self.behind.take());
+        let named_windows = std::mem::take(&mut self.named_windows);
         let place = self.place;
         let keeps_unknown = std::mem::replace(&mut self.keeps_unknown, false);
         let bound = self.query(query);
-        (self.aggregates, self.place, self.keeps_unknown) = (aggregates, place, keeps_unknown);
+        (self.aggregates, self.behind, self.named_windows) = (aggregates, windows, named_windows);
+        (self.place, self.keeps_unknown) = (place, keeps_unknown);
         bound
     }
 
@@ -33,7 +35,12 @@ impl Binder<'_> {
 
     pub(super) fn exists(&mut self, query: &ast::Query, negated: bool) -> Result<Typed, SqlError> {
         let bound = self.inner_query(query)?;
-        let exists = self.asked(bound.node, Question::Exists);
+        // What the rows are does not matter, and is not computed.
+        let node = match bound.node {
+            Node::Project { input, .. } => *input,
+            node => node,
+        };
+        let exists = self.asked(node, Question::Exists);
         Ok(Typed::new(if negated { not(exists) } else { exists }, Type::Bool))
     }
 
@@ -44,6 +51,18 @@ impl Binder<'_> {
         };
         let of = column.of;
         Ok(Typed { expr: self.asked(bound.node, Question::Value), of })
+    }
+
+    /// `ARRAY(query)`
+    pub(super) fn array_of(&mut self, query: &ast::Query) -> Result<Typed, SqlError> {
+        let bound = self.inner_query(query)?;
+        let [column] = &bound.columns[..] else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "subquery must return only one column"));
+        };
+        let is_nested = column.of.base.element().is_some();
+        let of = if is_nested { Some(column.of.base) } else { column.of.base.array() };
+        let of = of.ok_or_else(|| SqlError::unsupported("an array of such values"))?;
+        Ok(Typed::new(self.asked(bound.node, Question::Array { is_nested }), of))
     }
 
     /// `left sign ANY (query)`, or `ALL`; several values on the left are those of a row.

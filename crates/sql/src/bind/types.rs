@@ -1,8 +1,7 @@
 //! The types that statements name.
 
-use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
-use super::object_name;
 use crate::error::{SqlError, SqlState};
 use crate::types::{Bound, ColumnType, Type};
 
@@ -35,8 +34,21 @@ pub(crate) fn column_type(of: &DataType) -> Result<ColumnType, SqlError> {
         DataType::Timestamp(_, _) => plain(Type::Timestamptz),
         DataType::Interval { fields: None, precision: None } => plain(Type::Interval),
         DataType::Uuid => plain(Type::Uuid),
+        DataType::Regclass => plain(Type::Regclass),
+        DataType::JSON => plain(Type::Json),
+        DataType::JSONB => plain(Type::Jsonb),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(of, _) | ArrayElemTypeDef::Qualified(of, _)) => {
+            let of = column_type(of)?;
+            let base = if of.base.element().is_some() { Some(of.base) } else { of.base.array() };
+            let base = base.ok_or_else(|| SqlError::unsupported(format!("an array of {of}")))?;
+            Ok(ColumnType { base, bound: of.bound })
+        }
         DataType::Custom(name, modifiers) if modifiers.is_empty() => {
-            let name = object_name(name)?;
+            let is_quoted = matches!(&name.0[..], [one] if one.as_ident().is_some_and(|it| it.quote_style.is_some()));
+            let name = super::calls::function_name(name)?;
+            if is_quoted && name == "char" {
+                return plain(Type::Text);
+            }
             let known = Type::by_name(&name).map(ColumnType::from);
             known.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")))
         }

@@ -2,15 +2,13 @@
 
 use hashbrown::HashMap;
 
+use super::states::State;
 use super::{Exec, Failure, Flow, Sink, run};
-use crate::bind::{Aggregate, AggregateKind};
+use crate::bind::Aggregate;
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
-use crate::decimal::Decimal;
-use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::plan::Node;
-use crate::types::Type;
 
 /// A row as bytes that are equal if the values are, by the equality of SQL; NULL equals NULL.
 pub(super) fn group_key(row: &[Datum<'_>]) -> Vec<u8> {
@@ -50,6 +48,15 @@ pub(super) fn group_key(row: &[Datum<'_>]) -> Vec<u8> {
                 key.push(8);
                 key.extend(interval.span().to_le_bytes());
             }
+            Datum::Json(text) => sized(&mut key, 10, crate::json::equal_form(text).as_bytes()),
+            Datum::Array(array) => {
+                let items: Vec<_> = array.items().collect();
+                let dimensions: Vec<_> = array.dimensions().iter().flat_map(|it| [it.length, it.lower]).collect();
+                key.push(11);
+                key.extend((dimensions.len() as u64).to_le_bytes());
+                dimensions.iter().for_each(|it| key.extend(it.to_le_bytes()));
+                key.extend(group_key(&items));
+            }
             Datum::Uuid(uuid) => {
                 key.push(9);
                 key.extend(uuid);
@@ -65,106 +72,57 @@ fn sized(key: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     key.extend(bytes);
 }
 
-/// What an aggregate knows of the rows so far.
-#[derive(Clone)]
-struct State {
-    count: i64,
-    /// The sum, or the least, the greatest, the and, the or; NULL before the first value.
-    value: OwnedDatum,
-    seen: hashbrown::HashSet<Vec<u8>>,
+/// A group: its values, and what its aggregates know.
+struct Group {
+    set: usize,
+    values: Vec<OwnedDatum>,
+    states: Vec<State>,
 }
-
-impl State {
-    fn new() -> Self {
-        Self { count: 0, value: OwnedDatum::NULL, seen: hashbrown::HashSet::new() }
-    }
-
-    fn add(&mut self, aggregate: &Aggregate, value: Datum<'_>) -> Result<(), SqlError> {
-        if value.is_null() || aggregate.is_distinct && !self.seen.insert(group_key(&[value])) {
-            return Ok(());
-        }
-        self.count += 1;
-        let so_far = self.value.get();
-        self.value = match (aggregate.kind, so_far, value) {
-            (AggregateKind::CountRows | AggregateKind::Count, ..) => return Ok(()),
-            (AggregateKind::Sum | AggregateKind::Average, Datum::Null, Datum::Int(value)) => {
-                OwnedDatum::Plain(Datum::Numeric(value.into()))
-            }
-            (_, Datum::Null, value) => value.owned(),
-            (AggregateKind::Sum | AggregateKind::Average, sum, value) => OwnedDatum::Plain(add(sum, value)?),
-            (AggregateKind::Least, least, value) if value.compare(least).is_lt() => value.owned(),
-            (AggregateKind::Greatest, greatest, value) if value.compare(greatest).is_gt() => value.owned(),
-            (AggregateKind::All, Datum::Bool(all), Datum::Bool(value)) => OwnedDatum::Plain(Datum::Bool(all && value)),
-            (AggregateKind::Any, Datum::Bool(any), Datum::Bool(value)) => OwnedDatum::Plain(Datum::Bool(any || value)),
-            _ => return Ok(()),
-        };
-        Ok(())
-    }
-
-    fn result(&self, aggregate: &Aggregate) -> Result<Datum<'_>, SqlError> {
-        match (aggregate.kind, self.value.get()) {
-            (AggregateKind::CountRows | AggregateKind::Count, _) => Ok(Datum::Int(self.count)),
-            (AggregateKind::Average, Datum::Numeric(sum)) => sum.divide(self.count.into()).map(Datum::Numeric),
-            (AggregateKind::Average, Datum::Float(sum)) => Ok(Datum::Float(sum / self.count as f64)),
-            (AggregateKind::Sum, Datum::Numeric(sum)) if aggregate.result == Type::Int8 => {
-                crate::casts::in_range(sum.units(), Type::Int8)
-            }
-            (AggregateKind::Sum, Datum::Float(sum)) if aggregate.result == Type::Float4 => {
-                Ok(Datum::Float(f64::from(sum as f32)))
-            }
-            (_, value) => Ok(value),
-        }
-    }
-}
-
-fn add(sum: Datum<'_>, value: Datum<'_>) -> Result<Datum<'static>, SqlError> {
-    match (sum, value) {
-        (Datum::Numeric(sum), Datum::Int(value)) => sum.add(Decimal::from(value)).map(Datum::Numeric),
-        (Datum::Numeric(sum), Datum::Numeric(value)) => sum.add(value).map(Datum::Numeric),
-        (Datum::Float(sum), Datum::Float(value)) => Ok(Datum::Float(sum + value)),
-        (sum, value) => unreachable!("{sum:?} and {value:?} are of one type"),
-    }
-}
-
-type Groups = HashMap<Vec<u8>, usize>;
 
 pub(super) fn aggregate(
     input: &Node,
-    (keys, aggregates): (&[Expr], &[Aggregate]),
+    (keys, sets, aggregates): (&[Expr], &[Vec<usize>], &[Aggregate]),
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
-    let mut positions = Groups::new();
-    let mut groups: Vec<(Vec<OwnedDatum>, Vec<State>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
+    let mut positions: Vec<HashMap<Vec<u8>, usize>> = vec![HashMap::new(); sets.len()];
+    let states = || vec![State::default(); aggregates.len()];
+    for (set, _) in sets.iter().enumerate().filter(|(_, set)| set.is_empty()) {
+        positions[set].insert(Vec::new(), groups.len());
+        groups.push(Group { set, values: vec![OwnedDatum::NULL; keys.len()], states: states() });
+    }
     let mut arena = exec.take_arena();
     run(input, exec, context, &mut |exec, row| {
         arena.reset();
         let context = context.with_arena(&arena);
         let values = keys.iter().map(|key| key.eval(row, &context)).collect::<Result<Vec<_>, _>>()?;
-        let key = group_key(&values);
-        let at = match positions.get(&key) {
-            Some(at) => *at,
-            None => {
-                exec.keep(&values)?;
-                positions.insert(key, groups.len());
-                groups.push((values.iter().map(|it| it.owned()).collect(), vec![State::new(); aggregates.len()]));
-                groups.len() - 1
+        for (set, of_set) in sets.iter().enumerate() {
+            let own: Vec<_> = of_set.iter().map(|&at| values[at]).collect();
+            let key = group_key(&own);
+            let at = match positions[set].get(&key) {
+                Some(&at) => at,
+                None => {
+                    exec.keep(&own)?;
+                    let mut kept = vec![OwnedDatum::NULL; keys.len()];
+                    of_set.iter().for_each(|&at| kept[at] = values[at].owned());
+                    groups.push(Group { set, values: kept, states: states() });
+                    positions[set].insert(key, groups.len() - 1);
+                    groups.len() - 1
+                }
+            };
+            for (aggregate, state) in aggregates.iter().zip(&mut groups[at].states) {
+                step(aggregate, state, row, &context, exec)?;
             }
-        };
-        for (aggregate, state) in aggregates.iter().zip(&mut groups[at].1) {
-            step(aggregate, state, row, &context, exec)?;
         }
         Ok(Flow::More)
     })?;
-    if keys.is_empty() && groups.is_empty() {
-        groups.push((Vec::new(), vec![State::new(); aggregates.len()]));
-    }
     exec.give_arena(arena);
-    for (values, states) in &groups {
-        let results = aggregates.iter().zip(states).map(|(aggregate, state)| state.result(aggregate));
-        let mut row: Vec<_> = values.iter().map(OwnedDatum::get).collect();
-        row.extend(results.collect::<Result<Vec<_>, _>>()?);
+    for Group { set, values, states } in &groups {
+        let results = aggregates.iter().zip(states).map(|(aggregate, state)| state.result(aggregate, &sets[*set]));
+        let results = results.collect::<Result<Vec<_>, _>>()?;
+        let row: Vec<_> = values.iter().chain(&results).map(OwnedDatum::get).collect();
         if out(exec, &row)? == Flow::Enough {
             return Ok(Flow::Enough);
         }
@@ -172,7 +130,8 @@ pub(super) fn aggregate(
     Ok(Flow::More)
 }
 
-fn step<'a>(
+/// Adds a row to what an aggregate knows.
+pub(super) fn step<'a>(
     aggregate: &'a Aggregate,
     state: &mut State,
     row: &[Datum<'a>],
@@ -184,13 +143,17 @@ fn step<'a>(
     {
         return Ok(());
     }
-    let Some(argument) = &aggregate.argument else {
-        state.count += 1;
+    if aggregate.is_of_rows() {
+        state.count_row();
         return Ok(());
-    };
-    let value = argument.expr.eval(row, context)?;
-    if aggregate.is_distinct {
-        exec.keep(&[value])?;
     }
-    Ok(state.add(aggregate, value)?)
+    let exprs = aggregate.arguments.iter().chain(aggregate.order.iter().map(|key| &key.expr));
+    let mut values = bumpalo::collections::Vec::with_capacity_in(aggregate.arguments.len(), context.arena);
+    for expr in exprs {
+        values.push(expr.eval(row, context)?);
+    }
+    if aggregate.keeps_values() {
+        exec.keep(&values)?;
+    }
+    Ok(state.take(aggregate, &values)?)
 }

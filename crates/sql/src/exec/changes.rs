@@ -7,21 +7,22 @@ use polychron_base::{Error, IndexId};
 use polychron_engine::Insertion;
 use polychron_schema::{KeyScratch, Projection, RowBuffer, Value, build_row, set_value};
 
+use super::foreign_keys::Notes;
 use super::{Exec, Failure, Flow, Sink, projected, run};
 use crate::catalog::Table;
-use crate::codec::to_stored;
+use crate::codec::{ROOM, to_stored};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Condition, Node, OnConflict, OnConflictUpdate, Path, Returning, Scan};
+use crate::plan::{Condition, ForeignKeys, Node, OnConflict, OnConflictUpdate, Path, Returning, Scan};
 use crate::text::{self, Zone};
 
 /// All columns of a row.
-type Row = Vec<OwnedDatum>;
+pub(super) type Row = Vec<OwnedDatum>;
 
 /// The rows of a plan, all of them before the first one is changed: a statement never meets rows that it has made itself.
-fn gathered(source: &Node, exec: &mut Exec<'_>, context: &Context<'_>) -> Result<Vec<Row>, Failure> {
+pub(super) fn gathered(source: &Node, exec: &mut Exec<'_>, context: &Context<'_>) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     run(source, exec, context, &mut |exec, row| {
         exec.keep(row)?;
@@ -54,21 +55,24 @@ pub(super) struct Target<'p> {
 }
 
 pub(super) fn insert(
-    target: &Target<'_>,
+    (target, keys): (&Target<'_>, &ForeignKeys),
     source: &Node,
     on_conflict: &OnConflict,
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
-    let (mut count, table) = (0, target.table);
+    let (mut count, mut notes, table) = (0, Notes::new(keys), target.table);
     // The keys that the statement has written, where it may meet them again.
     let mut written = HashSet::new();
     for row in gathered(source, exec, context)? {
         target.check(&row, exec, context)?;
         let (key, stored) = stored(table, &row)?;
         let row = match exec.access.insert(table.id, &key, stored.as_row())? {
-            Insertion::Inserted => row,
+            Insertion::Inserted => {
+                notes.inserted(table, &row);
+                row
+            }
             Insertion::Duplicate(index) => {
                 let taken = || duplicate(table, index, &row, context.zone);
                 match on_conflict {
@@ -80,8 +84,12 @@ pub(super) fn insert(
                     },
                     OnConflict::Update(update) => {
                         let old = existing(table, update.index, &row, exec, context)?.ok_or_else(taken)?;
+                        let before = notes.needs_old(table).then(|| old.clone());
                         match update_existing(target, update, (old, row), &written, exec, context)? {
-                            Some(new) => new,
+                            Some(new) => {
+                                before.map_or(Ok(()), |old| notes.updated(table, (old, &new), exec))?;
+                                new
+                            }
                             None => continue,
                         }
                     }
@@ -94,6 +102,7 @@ pub(super) fn insert(
         count += 1;
         answered(target.returning, &row, exec, context, out)?;
     }
+    notes.finish(exec, context)?;
     Ok(count)
 }
 
@@ -107,7 +116,7 @@ fn existing(
 ) -> Result<Option<Row>, Failure> {
     let equal = table.indexes[index].columns.iter().map(|&column| Expr::Constant(row[column].clone())).collect();
     let columns = (0..table.columns.len()).collect();
-    let scan = Scan { table: table.clone(), columns, path: Path { index, equal, lower: None, upper: None } };
+    let scan = Scan { table: table.clone(), columns, path: Path { index, equal, ..Path::ALL } };
     Ok(gathered(&Node::Scan(scan), exec, context)?.pop())
 }
 
@@ -142,25 +151,28 @@ fn update_existing(
 }
 
 pub(super) fn update(
-    target: &Target<'_>,
+    (target, keys): (&Target<'_>, &ForeignKeys),
     source: &Node,
     set: &[usize],
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
-    let mut count = 0;
+    let (mut count, mut notes) = (0, Notes::new(keys));
     for mut row in gathered(source, exec, context)? {
         let values = row.split_off(target.table.columns.len());
+        let old = notes.needs_old(target.table).then(|| row.clone());
         let row = change(target, row, (set, values), exec, context)?;
+        old.map_or(Ok(()), |old| notes.updated(target.table, (old, &row), exec))?;
         count += 1;
         answered(target.returning, &row, exec, context, out)?;
     }
+    notes.finish(exec, context)?;
     Ok(count)
 }
 
 /// Sets columns of a row, and answers the new row.
-fn change(
+pub(super) fn change(
     target: &Target<'_>,
     mut row: Row,
     (set, values): (&[usize], Vec<OwnedDatum>),
@@ -216,18 +228,20 @@ impl Target<'_> {
 
 pub(super) fn delete(
     (table, source): (&Arc<Table>, &Node),
-    returning: Option<&Returning>,
+    (keys, returning): (&ForeignKeys, Option<&Returning>),
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
-    let mut count = 0;
+    let (mut count, mut notes) = (0, Notes::new(keys));
     for row in gathered(source, exec, context)? {
         let key = key_of(table, &row)?;
         exec.access.delete(table.id, &key)?;
         count += 1;
         answered(returning, &row, exec, context, out)?;
+        notes.deleted(table, row, exec)?;
     }
+    notes.finish(exec, context)?;
     Ok(count)
 }
 
@@ -247,7 +261,7 @@ fn limit(message: String) -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
 }
 
-fn key_of(table: &Table, row: &[OwnedDatum]) -> Result<Vec<u8>, Failure> {
+pub(super) fn key_of(table: &Table, row: &[OwnedDatum]) -> Result<Vec<u8>, Failure> {
     let primary = table.primary();
     let values = primary.columns.iter().map(|&column| value_of(table, column, row[column].get()));
     let values: Vec<_> = values.collect::<Result<_, _>>()?;
@@ -257,7 +271,7 @@ fn key_of(table: &Table, row: &[OwnedDatum]) -> Result<Vec<u8>, Failure> {
 }
 
 fn value_of(table: &Table, column: usize, datum: Datum<'_>) -> Result<Value, SqlError> {
-    let mut room = [0; 16];
+    let mut room = [0; ROOM];
     let of = table.layout.columns()[column].column_type;
     let out_of_range = || {
         let base = table.columns[column].of.base;
@@ -267,7 +281,7 @@ fn value_of(table: &Table, column: usize, datum: Datum<'_>) -> Result<Value, Sql
 }
 
 /// The row in words, as PostgreSQL shows one that fails.
-fn shown(row: &[OwnedDatum], columns: impl Iterator<Item = usize>, table: &Table, zone: &Zone) -> String {
+pub(super) fn shown(row: &[OwnedDatum], columns: impl Iterator<Item = usize>, table: &Table, zone: &Zone) -> String {
     let values = columns.map(|column| match row[column].get() {
         Datum::Null => "null".to_owned(),
         value => {
@@ -290,7 +304,7 @@ fn check_nulls(table: &Table, row: &[OwnedDatum], zone: &Zone) -> Result<(), Sql
 }
 
 fn failing(table: &Table, row: &[OwnedDatum], zone: &Zone) -> String {
-    format!("Failing row contains ({}).", shown(row, 0..table.columns.len(), table, zone))
+    format!("Failing row contains ({}).", shown(row, table.visible().map(|(at, _)| at), table, zone))
 }
 
 fn duplicate(table: &Table, index: IndexId, row: &[OwnedDatum], zone: &Zone) -> SqlError {

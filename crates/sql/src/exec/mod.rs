@@ -2,11 +2,14 @@
 
 mod aggregates;
 mod changes;
+pub(crate) mod foreign_keys;
 mod joins;
 mod scans;
 mod sets;
 mod sorts;
+mod states;
 mod subqueries;
+mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +23,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Node, Plan};
+use crate::plan::{ForeignKeys, Node, Plan};
 
 /// Why an execution has ended early.
 #[derive(Debug)]
@@ -134,7 +137,8 @@ impl<'t> Exec<'t> {
     /// Counts memory of a row that is kept, and tells how much it is.
     fn keep(&self, row: &[Datum<'_>]) -> Result<usize, Failure> {
         let of = |datum: &Datum<'_>| match datum {
-            Datum::Text(text) => text.len(),
+            Datum::Text(text) | Datum::Json(text) => text.len(),
+            Datum::Array(array) => array.bytes().len(),
             Datum::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
@@ -184,19 +188,19 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             })?;
             Ok(count)
         }
-        Plan::Insert { table, source, checks, on_conflict, returning } => {
+        Plan::Insert { table, source, checks, keys, on_conflict, returning } => {
             let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::insert(&target, source, on_conflict, exec, context, out)
+            changes::insert((&target, keys), source, on_conflict, exec, context, out)
         }
-        Plan::Update { table, source, set, checks, returning } => {
+        Plan::Update { table, source, set, checks, keys, returning } => {
             let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::update(&target, source, set, exec, context, out)
+            changes::update((&target, keys), source, set, exec, context, out)
         }
         Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
-            Ok(count + changes::delete((table, source), None, exec, context, out)?)
+            Ok(count + changes::delete((table, source), (&ForeignKeys::default(), None), exec, context, out)?)
         }),
-        Plan::Delete { table, source, returning } => {
-            changes::delete((table, source), returning.as_ref(), exec, context, out)
+        Plan::Delete { table, source, keys, returning } => {
+            changes::delete((table, source), (keys, returning.as_ref()), exec, context, out)
         }
     }
 }
@@ -248,9 +252,11 @@ fn first_of(
             flow
         }
         Node::Join { .. } => joins::join(node, exec, context, out),
-        Node::Aggregate { input, groups, aggregates } => {
-            aggregates::aggregate(input, (groups, aggregates), exec, context, out)
+        Node::Aggregate { input, groups, sets, aggregates } => {
+            aggregates::aggregate(input, (groups, sets, aggregates), exec, context, out)
         }
+        Node::Expand { input, calls, has_numbers } => sets::expand(input, (calls, *has_numbers), exec, context, out),
+        Node::Window { input, window, calls } => windows::windows(input, (window, calls), exec, context, out),
         Node::Sort { input, keys } => sorts::sort(input, keys, most, exec, context, out),
         Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
         Node::Without { left, right, is_except, is_all } => {

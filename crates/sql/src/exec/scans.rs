@@ -3,16 +3,17 @@
 use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
-use polychron_engine::Scan as EngineScan;
+use polychron_engine::{Direction, Scan as EngineScan};
 use polychron_schema::{KeyScratch, Projection, RowRef, ValueRef};
 
 use super::{Exec, Failure, Flow, Sink};
 use crate::catalog::{Index, Table};
-use crate::codec::{from_stored, to_stored};
+use crate::codec::{ROOM, from_stored, to_stored};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::expr::Expr;
 use crate::plan::Scan;
+use crate::types::Type;
 
 /// Rows of the first piece, so that a few are cheap, and of the largest one.
 const PIECES: (usize, usize) = (16, 1024);
@@ -50,7 +51,7 @@ pub(super) fn scan(
     let mut arena = exec.take_arena();
     let range = range_of(scan, index, &context.with_arena(&arena))?;
     arena.reset();
-    let (mut lower, upper) = match range {
+    let (mut lower, mut upper) = match range {
         Range::Empty => return Ok(Flow::More),
         Range::Key(key) if scan.path.index == 0 => {
             let mut row = None;
@@ -70,6 +71,7 @@ pub(super) fn scan(
         arena.reset();
         match last {
             Bound::Unbounded => break,
+            last if scan.path.is_backward => upper = last,
             last => lower = last,
         }
         limit = (limit * 4).min(PIECES.1);
@@ -94,7 +96,7 @@ fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink
 /// The primary key that a path names; `None`: no row has it.
 fn point_key<'s>(scan: &Scan, context: &Context<'_>, scratch: &'s mut KeyScratch) -> Result<Option<&'s [u8]>, Failure> {
     let index = scan.table.primary();
-    let (mut rooms, mut values) = ([[0; 16]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
+    let (mut rooms, mut values) = ([[0; ROOM]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
     for (((part, column), room), value) in scan.path.equal.iter().zip(&index.columns).zip(&mut rooms).zip(&mut values) {
         let wanted = part.eval(&[], context)?;
         match to_stored(wanted, scan.table.layout.columns()[*column].column_type, room) {
@@ -121,6 +123,7 @@ fn piece(
         lower: lower.as_ref().map(Vec::as_slice),
         upper: upper.as_ref().map(Vec::as_slice),
         limit,
+        direction: if scan.path.is_backward { Direction::Backward } else { Direction::Forward },
         // The last row's key is made of it, so all of it is there.
         projection: Projection::ALL,
         ..EngineScan::all(scan.table.id)
@@ -177,10 +180,14 @@ fn range_of(scan: &Scan, index: &Index, context: &Context<'_>) -> Result<Range, 
         Ok(encoded(&scan.table, index, &whole).map_or(End::Open, |key| End::At(key, *is_included)))
     };
     let (lower, upper) = (bound(scan.path.lower.as_ref())?, bound(scan.path.upper.as_ref())?);
+    let next = index.columns.get(prefix.len()).map(|column| scan.table.columns[*column].of.base);
+    let has_texts = matches!(next, Some(Type::Text | Type::Varchar | Type::Bpchar | Type::Bytea));
     // NULL comes before the values or behind them, and the condition is tested again.
     let lower = match lower {
         End::Nowhere => return Ok(Range::Empty),
         End::At(key, true) => Bound::Included(key),
+        // The keys of longer texts may begin with this one's.
+        End::At(key, false) if has_texts => Bound::Included(key),
         End::At(key, false) => behind(key),
         End::Open if prefix.is_empty() => Bound::Unbounded,
         End::Open => Bound::Included(key.clone()),
@@ -210,7 +217,7 @@ fn behind(mut key: Vec<u8>) -> Bound<Vec<u8>> {
 /// The front of a key with these values, unless a column cannot hold one of them.
 fn encoded(table: &Table, index: &Index, values: &[Datum<'_>]) -> Option<Vec<u8>> {
     let mut scratch = KeyScratch::new();
-    let mut rooms = vec![[0; 16]; values.len()];
+    let mut rooms = vec![[0; ROOM]; values.len()];
     let stored = values.iter().zip(&index.columns).zip(&mut rooms);
     let stored =
         stored.map(|((value, column), room)| to_stored(*value, table.layout.columns()[*column].column_type, room));

@@ -7,6 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use super::aggregates::group_key;
 use super::{Exec, Failure, Flow, Rows, Sink, owned, pushed, run};
 use crate::context::Context;
+use crate::datum::Datum;
 use crate::expr::Expr;
 use crate::plan::Node;
 
@@ -135,4 +136,43 @@ pub(super) fn recursive(
         None => working.remove(&id),
     };
     Ok(flow)
+}
+
+/// Pushes each row with the values of functions that give several rows: one of each at a time, NULL where one has no more, and the number of the row at the end.
+pub(super) fn expand(
+    input: &Node,
+    (calls, has_numbers): (&[(Expr, usize)], bool),
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut arena = exec.take_arena();
+    let flow = run(input, exec, context, &mut |exec, row| {
+        arena.reset();
+        let inner = context.with_arena(&arena);
+        let values = calls.iter().map(|(call, _)| call.eval(row, &inner)).collect::<Result<Vec<_>, _>>()?;
+        let items = |value: &Datum<'_>| if let Datum::Array(array) = value { array.length() } else { 0 };
+        let count = values.iter().zip(calls).map(|(value, (_, width))| items(value) / width).max().unwrap_or(0);
+        let mut left: Vec<_> = values
+            .iter()
+            .map(|value| if let Datum::Array(array) = value { Some(array.items()) } else { None })
+            .collect();
+        for number in 1..=count {
+            let mut made = bumpalo::collections::Vec::with_capacity_in(row.len() + calls.len() + 1, inner.arena);
+            made.extend_from_slice(row);
+            for (items, (_, width)) in left.iter_mut().zip(calls) {
+                let next = || items.as_mut().and_then(Iterator::next).unwrap_or(Datum::Null);
+                made.extend(std::iter::repeat_with(next).take(*width));
+            }
+            if has_numbers {
+                made.push(Datum::Int(number as i64));
+            }
+            if out(exec, &made)? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::More)
+    });
+    exec.give_arena(arena);
+    flow
 }

@@ -49,7 +49,8 @@ pub(super) fn sort(
     pushed(rows.iter().map(|row| &row.row), exec, out)
 }
 
-fn compare(keys: &[SortKey], one: &[OwnedDatum], other: &[OwnedDatum]) -> Ordering {
+/// The order of two rows' values of the keys.
+pub(super) fn compare(keys: &[SortKey], one: &[OwnedDatum], other: &[OwnedDatum]) -> Ordering {
     let by_key = keys.iter().zip(one.iter().zip(other)).map(|(key, (a, b))| {
         let (a, b) = (a.get(), b.get());
         match (a.is_null(), b.is_null()) {

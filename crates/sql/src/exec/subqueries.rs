@@ -4,6 +4,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::aggregates::group_key;
 use super::{Exec, Failure, Flow, run};
+use crate::arrays::Array;
 use crate::context::{Context, Outer};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
@@ -61,7 +62,9 @@ impl Subquery {
         if is_same && let Some(value) = exec.shared.answers.borrow().values.get(&self.id) {
             return Ok(value.get().within(context.arena));
         }
-        let value = if matches!(self.question, Question::Exists) {
+        let value = if let Question::Array { is_nested } = self.question {
+            self.gathered(&mut exec, row, context, is_nested)?
+        } else if matches!(self.question, Question::Exists) {
             let mut is_found = false;
             self.each_row(&mut exec, row, context, &mut |_| {
                 is_found = true;
@@ -79,6 +82,25 @@ impl Subquery {
             exec.lasts(before);
         }
         Ok(answer)
+    }
+
+    fn gathered<'a>(
+        &'a self,
+        exec: &mut Exec<'_>,
+        row: &[Datum<'a>],
+        context: &Context<'a>,
+        is_nested: bool,
+    ) -> Result<OwnedDatum, Failure> {
+        let mut found = Vec::new();
+        let own = *exec;
+        self.each_row(exec, row, context, &mut |other| {
+            own.keep(other)?;
+            found.push(other[0].owned());
+            Ok(Flow::More)
+        })?;
+        let items: Vec<_> = found.iter().map(OwnedDatum::get).collect();
+        let arena = bumpalo::Bump::new();
+        Ok(if is_nested { crate::arrays::nested(&arena, &items)? } else { Array::list(&arena, &items) }.owned())
     }
 
     fn only_value<'a>(

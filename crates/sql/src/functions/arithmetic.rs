@@ -138,6 +138,7 @@ macro_rules! integer_operators {
             "%"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int2) };
             "%"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int4) };
             "%"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int8) };
+            "mod"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int2) };
             "mod"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int4) };
             "mod"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(remainder(a, b)?, Type::Int8) };
             "-"(Int2) -> Int2 = |it, _| in_range(-integer(it), Type::Int2);
@@ -149,8 +150,10 @@ macro_rules! integer_operators {
             "abs"(Int2) -> Int2 = |it, _| in_range(integer(it).abs(), Type::Int2);
             "abs"(Int4) -> Int4 = |it, _| in_range(integer(it).abs(), Type::Int4);
             "abs"(Int8) -> Int8 = |it, _| in_range(integer(it).abs(), Type::Int8);
+            "&"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int2) };
             "&"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int4) };
             "&"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int8) };
+            "|"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int2) };
             "|"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int4) };
             "|"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int8) };
             "+"(Float4, Float4) -> Float4 = |it, _| add_floats(it, Type::Float4);
@@ -189,6 +192,13 @@ macro_rules! integer_operators {
                     return Err(SqlError::new(SqlState("2201F"), "cannot take square root of a negative number"));
                 }
                 Ok(Datum::Float(value.sqrt()))
+            };
+            "sqrt"(Numeric) -> Numeric = |it, _| {
+                let value = decimal(it);
+                if value.units() < 0 {
+                    return Err(SqlError::new(SqlState("2201F"), "cannot take square root of a negative number"));
+                }
+                value.root().map(Datum::Numeric)
             };
             "exp"(Float8) -> Float8 = |it, _| checked(float(it).exp(), Type::Float8, [float(it), 0.0], float(it).is_infinite());
             "ln"(Float8) -> Float8 = |it, _| logarithm(float(it), f64::ln);

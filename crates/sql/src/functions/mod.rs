@@ -1,10 +1,21 @@
 //! The registry of functions and operators, and which of several is meant.
 
+mod angles;
 mod arithmetic;
+mod arrays;
+mod calendars;
 mod comparisons;
+mod encodings;
+mod json;
 mod patterns;
+mod sets;
 mod strings;
+mod system;
 mod times;
+
+pub(crate) use sets::columns_of;
+pub(crate) use system::is_of_rights;
+pub(crate) use times::{later, sum as sum_of_spans, times as span_times};
 
 use std::sync::LazyLock;
 
@@ -26,6 +37,8 @@ pub(crate) enum Volatility {
     Immutable,
     /// Within a statement.
     Stable,
+    /// Each call may have another one.
+    Volatile,
 }
 
 /// A function, or an operator, whose name is its sign.
@@ -39,10 +52,38 @@ pub(crate) struct Function {
 }
 
 impl Function {
+    /// What `AnyElement` stands for beside these arguments, if they tell it.
+    ///
+    /// # Errors
+    /// No type is that of all of them.
+    pub(crate) fn element(&self, arguments: &[Type]) -> Result<Option<Type>, Unresolved> {
+        let mut element: Option<Type> = None;
+        for (wanted, argument) in self.arguments.iter().zip(arguments) {
+            let next = match (wanted, argument) {
+                (Type::AnyArray, argument) => argument.element(),
+                (Type::AnyElement, argument) if *argument != Type::Unknown => Some(*argument),
+                _ => None,
+            };
+            let Some(next) = next else { continue };
+            let known = *element.get_or_insert(next);
+            if casts::find(next, known, Place::Implicit).is_none() {
+                casts::find(known, next, Place::Implicit).ok_or(Unresolved::None)?;
+                element = Some(next);
+            }
+        }
+        Ok(element)
+    }
+
+    /// Whether its arguments may be of any type.
+    pub(crate) fn is_polymorphic(&self) -> bool {
+        self.arguments.iter().any(|it| matches!(it, Type::AnyArray | Type::AnyElement))
+    }
+
     /// Whether the same arguments always have the same result.
     pub(crate) fn volatility(&self) -> Volatility {
         match self.name {
-            "now" | "transaction_timestamp" | "statement_timestamp" => Volatility::Stable,
+            "random" | "gen_random_uuid" | "clock_timestamp" | "setseed" => Volatility::Volatile,
+            "to_timestamp" | "age" | "now" | "transaction_timestamp" | "statement_timestamp" => Volatility::Stable,
             // The session's zone counts.
             _ if self.arguments.contains(&Type::Timestamptz) => Volatility::Stable,
             _ => Volatility::Immutable,
@@ -66,12 +107,34 @@ pub(crate) use functions;
 
 static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyLock::new(|| {
     let mut registry: HashMap<_, Vec<_>> = HashMap::new();
-    let all = [arithmetic::FUNCTIONS, strings::FUNCTIONS, patterns::FUNCTIONS, times::FUNCTIONS];
-    for function in all.into_iter().flatten().chain(comparisons::of_all_types()) {
+    let all = [
+        angles::FUNCTIONS,
+        arithmetic::FUNCTIONS,
+        arrays::FUNCTIONS,
+        calendars::FUNCTIONS,
+        encodings::FUNCTIONS,
+        json::FUNCTIONS,
+        patterns::FUNCTIONS,
+        sets::FUNCTIONS,
+        strings::FUNCTIONS,
+        system::FUNCTIONS,
+        times::FUNCTIONS,
+    ];
+    let lenient =
+        [arrays::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT].into_iter().flatten().map(|it| {
+            let Function { name, arguments, result, eval, .. } = *it;
+            &*Box::leak(Box::new(Function { name, arguments, result, is_strict: false, eval }))
+        });
+    for function in all.into_iter().flatten().chain(lenient).chain(comparisons::of_all_types()) {
         registry.entry(function.name).or_default().push(function);
     }
     registry
 });
+
+/// All functions and operators.
+pub(crate) fn all() -> impl Iterator<Item = &'static Function> {
+    REGISTRY.values().flatten().copied()
+}
 
 /// All functions and operators of this name.
 pub(crate) fn named(name: &str) -> &'static [&'static Function] {
@@ -98,12 +161,14 @@ pub(crate) fn resolve(name: &str, arguments: &[Type]) -> Result<&'static Functio
         && (left == Type::Unknown) != (right == Type::Unknown)
     {
         let known = if left == Type::Unknown { right } else { left };
-        if let Some(found) = candidates.iter().find(|it| it.arguments == [known, known]) {
+        let own = if known.element().is_some() { Type::AnyArray } else { known };
+        if let Some(found) = candidates.iter().find(|it| it.arguments == [known, known] || it.arguments == [own, own]) {
             return Ok(found);
         }
     }
     let fits = |it: &&Function| {
         it.arguments.iter().zip(arguments).all(|(to, from)| casts::find(*from, *to, Place::Implicit).is_some())
+            && it.element(arguments).is_ok()
     };
     narrow(candidates.into_iter().filter(fits).collect(), arguments)
 }
@@ -177,8 +242,14 @@ pub(crate) fn no_operator(sign: &str, arguments: &[Type], why: Unresolved) -> Sq
     }
 }
 
-/// The same of a function.
+/// Functions of texts, numbers, dates and times that PostgreSQL has.
+const KNOWN: &str = include_str!("known.txt");
+
+/// The same of a function. One that PostgreSQL has and this database has not is named as such.
 pub(crate) fn no_function(name: &str, arguments: &[Type], why: Unresolved) -> SqlError {
+    if why == Unresolved::None && KNOWN.lines().any(|known| known == name) && named(name).is_empty() {
+        return SqlError::unsupported(format!("the function {name}"));
+    }
     let types: Vec<_> = arguments.iter().map(|it| it.name()).collect();
     let words = format!("{name}({})", types.join(", "));
     let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";

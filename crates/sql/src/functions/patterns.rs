@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use regex::{Regex, RegexBuilder};
 
 use super::{Function, functions};
+use crate::arrays::Array;
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -126,6 +127,79 @@ fn replaced<'a>(arguments: &[Datum<'a>], flags: &str, context: &Context<'a>) -> 
     Ok(Datum::Text(context.arena.alloc_str(&made)))
 }
 
+/// Flags of regular expressions: whether all matches count, and whether case does not.
+fn flags_of(flags: &str) -> Result<(bool, bool), SqlError> {
+    if let Some(flag) = flags.chars().find(|flag| !['g', 'i', 'c', 's'].contains(flag)) {
+        return Err(SqlError::unsupported(format!("the regular expression flag {flag}")));
+    }
+    Ok((flags.contains('g'), flags.contains('i')))
+}
+
+/// The parts of a text between matches.
+pub(super) fn split<'a>(context: &Context<'a>, arguments: &[Datum<'a>], flags: &str) -> Result<Datum<'a>, SqlError> {
+    let (of, pattern) = (text(arguments[0]), text(arguments[1]));
+    let (_, ignores_case) = flags_of(flags)?;
+    let parts: Vec<_> = with_regex(pattern, ignores_case, |regex| {
+        let mut parts = Vec::new();
+        let mut start = 0;
+        // An empty match at the beginning or the end, or behind another one, splits nothing.
+        for found in regex.find_iter(of).filter(|it| !it.is_empty() || it.start() > 0 && it.start() < of.len()) {
+            if found.is_empty() && found.start() == start {
+                continue;
+            }
+            parts.push(Datum::Text(&of[start..found.start()]));
+            start = found.end();
+        }
+        parts.push(Datum::Text(&of[start..]));
+        parts
+    })?;
+    Ok(Array::list(context.arena, &parts))
+}
+
+/// What groups match, or all of a match where there are no groups.
+fn groups<'a>(of: &'a str, found: &regex::Captures<'_>) -> Vec<Datum<'a>> {
+    let at = |group: Option<regex::Match<'_>>| group.map_or(Datum::Null, |it| Datum::Text(&of[it.range()]));
+    if found.len() == 1 { vec![at(found.get(0))] } else { (1..found.len()).map(|group| at(found.get(group))).collect() }
+}
+
+/// The groups of each match, as an array of arrays.
+pub(super) fn all_matches<'a>(
+    context: &Context<'a>,
+    arguments: &[Datum<'a>],
+    flags: &str,
+) -> Result<Datum<'a>, SqlError> {
+    let (of, pattern) = (text(arguments[0]), text(arguments[1]));
+    let (is_all, ignores_case) = flags_of(flags)?;
+    let most = if is_all { usize::MAX } else { 1 };
+    let found: Vec<_> = with_regex(pattern, ignores_case, |regex| {
+        regex.captures_iter(of).take(most).map(|found| Array::list(context.arena, &groups(of, &found))).collect()
+    })?;
+    Ok(Array::list(context.arena, &found))
+}
+
+/// The groups of the first match.
+fn first_match<'a>(context: &Context<'a>, arguments: &[Datum<'a>], flags: &str) -> Result<Datum<'a>, SqlError> {
+    if flags.contains('g') {
+        let message = "regexp_match() does not support the \"global\" option";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+            .with_hint("Use the regexp_matches function instead."));
+    }
+    let Datum::Array(found) = all_matches(context, arguments, flags)? else { return Ok(Datum::Null) };
+    Ok(found.items().next().unwrap_or(Datum::Null))
+}
+
+fn counted(of: &str, pattern: &str, from: i64, flags: &str) -> Result<i64, SqlError> {
+    let (_, ignores_case) = flags_of(flags)?;
+    if from < 1 {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"start\": {from}"),
+        ));
+    }
+    let start = of.char_indices().nth(from as usize - 1).map_or(of.len(), |(at, _)| at);
+    with_regex(pattern, ignores_case, |regex| regex.find_iter(&of[start..]).count() as i64)
+}
+
 pub(super) const FUNCTIONS: &[Function] = functions! {
     "~"(Text, Text) -> Bool = |it, _| matches(it, false, true);
     "!~"(Text, Text) -> Bool = |it, _| matches(it, false, false);
@@ -139,5 +213,21 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     };
     "regexp_replace"(Text, Text, Text) -> Text = |it, context| replaced(it, "", context);
     "regexp_replace"(Text, Text, Text, Text) -> Text = |it, context| replaced(it, text(it[3]), context);
+    "regexp_match"(Text, Text) -> Texts = |it, context| first_match(context, it, "");
+    "regexp_match"(Text, Text, Text) -> Texts = |it, context| first_match(context, it, text(it[2]));
+    "regexp_split_to_array"(Text, Text) -> Texts = |it, context| split(context, it, "");
+    "regexp_split_to_array"(Text, Text, Text) -> Texts = |it, context| split(context, it, text(it[2]));
+    "regexp_like"(Text, Text) -> Bool = |it, _| matches(it, false, true);
+    "regexp_like"(Text, Text, Text) -> Bool = |it, _| matches(it, flags_of(text(it[2]))?.1, true);
+    "regexp_count"(Text, Text) -> Int4 = |it, _| counted(text(it[0]), text(it[1]), 1, "").map(Datum::Int);
+    "regexp_count"(Text, Text, Int4) -> Int4 = |it, _| {
+        let Datum::Int(from) = it[2] else { unreachable!("an integer") };
+        counted(text(it[0]), text(it[1]), from, "").map(Datum::Int)
+    };
+    "regexp_substr"(Text, Text) -> Text = |it, _| {
+        let of = text(it[0]);
+        with_regex(text(it[1]), false, |regex| regex.find(of).map_or(Datum::Null, |found| Datum::Text(&of[found.range()])))
+    };
+    "^@"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));
     "starts_with"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));
 };

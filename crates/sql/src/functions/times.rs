@@ -1,9 +1,10 @@
 //! Dates, times and spans.
 
 use super::{Function, functions};
+use crate::casts::midnight;
 use crate::datum::{Datum, Interval};
 use crate::error::{SqlError, SqlState};
-use crate::text::{DAY, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
+use crate::text::{DATES, DAY, TIMESTAMPS, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
 
 #[cold]
 fn overflow(of: &str) -> SqlError {
@@ -18,6 +19,10 @@ fn timestamp(datum: Datum<'_>) -> i64 {
     if let Datum::Timestamp(micros) = datum { micros } else { unreachable!("a timestamp") }
 }
 
+fn time(datum: Datum<'_>) -> i64 {
+    if let Datum::Time(micros) = datum { micros } else { unreachable!("a time") }
+}
+
 fn span(datum: Datum<'_>) -> Interval {
     if let Datum::Interval(span) = datum { span } else { unreachable!("a span") }
 }
@@ -30,13 +35,29 @@ fn is_infinite(micros: i64) -> bool {
     matches!(micros, i64::MIN | i64::MAX)
 }
 
+fn is_infinite_date(days: i64) -> bool {
+    days == i64::from(i32::MAX) || days == i64::from(i32::MIN)
+}
+
+fn days_between<'a>(later: i64, earlier: i64) -> Result<Datum<'a>, SqlError> {
+    if is_infinite_date(later) || is_infinite_date(earlier) {
+        return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite dates"));
+    }
+    crate::casts::in_range((later - earlier).into(), crate::types::Type::Int4)
+}
+
+/// A timestamp a span later, or one that is infinite.
+fn timestamp_later<'a>(local: i64, span: Interval) -> Result<Datum<'a>, SqlError> {
+    if is_infinite(local) { Ok(Datum::Timestamp(local)) } else { later(local, span).map(Datum::Timestamp) }
+}
+
 /// A date so many days later.
 fn days_later<'a>(days: i64, count: i64) -> Result<Datum<'a>, SqlError> {
-    if days == i64::from(i32::MAX) || days == i64::from(i32::MIN) {
+    if is_infinite_date(days) {
         return Ok(Datum::Date(days as i32));
     }
-    let later = days.checked_add(count).and_then(|later| i32::try_from(later).ok());
-    later.filter(|later| !matches!(*later, i32::MIN | i32::MAX)).map(Datum::Date).ok_or_else(|| overflow("date"))
+    let later = days + count;
+    if DATES.contains(&later) { Ok(Datum::Date(later as i32)) } else { Err(overflow("date")) }
 }
 
 /// A local timestamp a span later: months first, whose last days count where a month is shorter, then days, then the rest.
@@ -51,7 +72,12 @@ pub(crate) fn later(local: i64, span: Interval) -> Result<i64, SqlError> {
     }
     let days = days + i64::from(span.days);
     let micros = days.checked_mul(DAY).and_then(|micros| micros.checked_add(time)).ok_or_else(bad)?;
-    micros.checked_add(span.micros).filter(|micros| !is_infinite(*micros)).ok_or_else(bad)
+    micros.checked_add(span.micros).filter(|micros| TIMESTAMPS.contains(micros)).ok_or_else(bad)
+}
+
+/// A time of day so much later: behind midnight the clock begins anew, and days and months move no clock.
+fn clock_later<'a>(micros: i64, count: i128) -> Datum<'a> {
+    Datum::Time((i128::from(micros) + count).rem_euclid(DAY.into()) as i64)
 }
 
 fn negated(span: Interval) -> Result<Interval, SqlError> {
@@ -63,7 +89,7 @@ fn negated(span: Interval) -> Result<Interval, SqlError> {
     })
 }
 
-fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
+pub(crate) fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
     let bad = || overflow("interval");
     Ok(Interval {
         months: a.months.checked_add(b.months).ok_or_else(bad)?,
@@ -74,13 +100,15 @@ fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
 
 /// The span between two timestamps, in days and what is left.
 fn between(later: i64, earlier: i64) -> Result<Interval, SqlError> {
-    let micros = later.checked_sub(earlier).filter(|_| !is_infinite(later) && !is_infinite(earlier));
-    let micros = micros.ok_or_else(|| overflow("interval"))?;
+    if is_infinite(later) || is_infinite(earlier) {
+        return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite timestamps"));
+    }
+    let micros = later.checked_sub(earlier).ok_or_else(|| overflow("interval"))?;
     Ok(Interval { months: 0, days: (micros / DAY) as i32, micros: micros % DAY })
 }
 
 /// A span times a number: parts of months become days, and parts of days the rest.
-fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
+pub(crate) fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
     let fits = |value: f64, most: f64| if value.abs() <= most { Ok(value) } else { Err(overflow("interval")) };
     let months = fits(f64::from(span.months) * factor, i32::MAX.into())?;
     let days = f64::from(span.days) * factor + (months - months.trunc()) * 30.0;
@@ -89,9 +117,16 @@ fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
     Ok(Interval { months: months as i32, days: days as i32, micros: fits(micros.round(), 9.2e18)? as i64 })
 }
 
+/// The year and the week of a day by ISO 8601: the first week has the year's first Thursday.
+pub(super) fn iso_week(days: i64) -> (i64, i64) {
+    let thursday = days - (days + 3).rem_euclid(7) + 3;
+    let (year, ..) = civil_from_days(thursday);
+    (year, (thursday - days_from_civil(year, 1, 1)) / 7 + 1)
+}
+
 /// What `extract` finds in a local timestamp, in millionths.
-fn field(of: &str, local: i64, offset: i64) -> Result<f64, SqlError> {
-    let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+fn field(of: &str, local: i128, offset: i64) -> Result<f64, SqlError> {
+    let (days, time) = (local.div_euclid(DAY.into()) as i64, local.rem_euclid(DAY.into()) as i64);
     let (year, month, day) = civil_from_days(days);
     let of_year = days - days_from_civil(year, 1, 1) + 1;
     let shown = if year > 0 { year } else { year - 1 };
@@ -108,10 +143,18 @@ fn field(of: &str, local: i64, offset: i64) -> Result<f64, SqlError> {
         "dow" => (days + 4).rem_euclid(7) as f64,
         "isodow" => ((days + 3).rem_euclid(7) + 1) as f64,
         "doy" => of_year as f64,
-        "epoch" => (local - offset) as f64 / 1e6,
+        "epoch" => (local - i128::from(offset)) as f64 / 1e6,
         "century" if year > 0 => ((year + 99) / 100) as f64,
         "century" => -((100 - year) / 100) as f64,
         "decade" => year.div_euclid(10) as f64,
+        "millennium" if year > 0 => ((year + 999) / 1000) as f64,
+        "millennium" => -((1000 - year) / 1000) as f64,
+        "week" => iso_week(days).1 as f64,
+        "isoyear" => iso_week(days).0 as f64,
+        "julian" => (days + 2_440_588) as f64 + time as f64 / DAY as f64,
+        "timezone" => (offset / 1_000_000) as f64,
+        "timezone_hour" => (offset / 3_600_000_000) as f64,
+        "timezone_minute" => (offset / 60_000_000 % 60) as f64,
         _ => {
             let message = format!("unit \"{of}\" not recognized for type timestamp without time zone");
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
@@ -152,21 +195,13 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "+"(Date, Int4) -> Date = |it, _| days_later(date(it[0]), int(it[1]));
     "+"(Int4, Date) -> Date = |it, _| days_later(date(it[1]), int(it[0]));
     "-"(Date, Int4) -> Date = |it, _| days_later(date(it[0]), -int(it[1]));
-    "-"(Date, Date) -> Int4 = |it, _| crate::casts::in_range((date(it[0]) - date(it[1])).into(), crate::types::Type::Int4);
-    "+"(Date, Interval) -> Timestamp = |it, _| later(date(it[0]) * DAY, span(it[1])).map(Datum::Timestamp);
-    "-"(Date, Interval) -> Timestamp = |it, _| later(date(it[0]) * DAY, negated(span(it[1]))?).map(Datum::Timestamp);
-    "+"(Timestamp, Interval) -> Timestamp = |it, _| {
-        let timestamp = timestamp(it[0]);
-        if is_infinite(timestamp) { Ok(it[0]) } else { later(timestamp, span(it[1])).map(Datum::Timestamp) }
-    };
-    "+"(Interval, Timestamp) -> Timestamp = |it, _| {
-        let timestamp = timestamp(it[1]);
-        if is_infinite(timestamp) { Ok(it[1]) } else { later(timestamp, span(it[0])).map(Datum::Timestamp) }
-    };
-    "-"(Timestamp, Interval) -> Timestamp = |it, _| {
-        let timestamp = timestamp(it[0]);
-        if is_infinite(timestamp) { Ok(it[0]) } else { later(timestamp, negated(span(it[1]))?).map(Datum::Timestamp) }
-    };
+    "-"(Date, Date) -> Int4 = |it, _| days_between(date(it[0]), date(it[1]));
+    "+"(Date, Interval) -> Timestamp = |it, _| timestamp_later(midnight(it[0])?, span(it[1]));
+    "+"(Interval, Date) -> Timestamp = |it, _| timestamp_later(midnight(it[1])?, span(it[0]));
+    "-"(Date, Interval) -> Timestamp = |it, _| timestamp_later(midnight(it[0])?, negated(span(it[1]))?);
+    "+"(Timestamp, Interval) -> Timestamp = |it, _| timestamp_later(timestamp(it[0]), span(it[1]));
+    "+"(Interval, Timestamp) -> Timestamp = |it, _| timestamp_later(timestamp(it[1]), span(it[0]));
+    "-"(Timestamp, Interval) -> Timestamp = |it, _| timestamp_later(timestamp(it[0]), negated(span(it[1]))?);
     "+"(Timestamptz, Interval) -> Timestamptz = |it, context| zoned(context, timestamp(it[0]), span(it[1]));
     "+"(Interval, Timestamptz) -> Timestamptz = |it, context| zoned(context, timestamp(it[1]), span(it[0]));
     "-"(Timestamptz, Interval) -> Timestamptz = |it, context| zoned(context, timestamp(it[0]), negated(span(it[1]))?);
@@ -174,6 +209,9 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "-"(Timestamptz, Timestamptz) -> Interval = |it, _| between(timestamp(it[0]), timestamp(it[1])).map(Datum::Interval);
     "+"(Interval, Interval) -> Interval = |it, _| sum(span(it[0]), span(it[1])).map(Datum::Interval);
     "-"(Interval, Interval) -> Interval = |it, _| sum(span(it[0]), negated(span(it[1]))?).map(Datum::Interval);
+    "+"(Time, Interval) -> Time = |it, _| Ok(clock_later(time(it[0]), span(it[1]).micros.into()));
+    "+"(Interval, Time) -> Time = |it, _| Ok(clock_later(time(it[1]), span(it[0]).micros.into()));
+    "-"(Time, Interval) -> Time = |it, _| Ok(clock_later(time(it[0]), -i128::from(span(it[1]).micros)));
     "-"(Interval) -> Interval = |it, _| negated(span(it[0])).map(Datum::Interval);
     "*"(Interval, Float8) -> Interval = |it, _| {
         let Datum::Float(factor) = it[1] else { unreachable!("a float") };
@@ -192,23 +230,29 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     };
     "date_part"(Text, Timestamp) -> Float8 = |it, _| {
         let local = timestamp(it[1]);
-        if is_infinite(local) { Ok(Datum::Null) } else { field(&text(it[0]).to_lowercase(), local, 0).map(Datum::Float) }
+        if is_infinite(local) { Ok(Datum::Null) } else { field(&text(it[0]).to_lowercase(), local.into(), 0).map(Datum::Float) }
     };
     "date_part"(Text, Timestamptz) -> Float8 = |it, context| {
         let micros = timestamp(it[1]);
         let local = to_local(micros, context.zone);
-        let found = field(&text(it[0]).to_lowercase(), local, local.wrapping_sub(micros));
+        let found = field(&text(it[0]).to_lowercase(), local.into(), local.wrapping_sub(micros));
         if is_infinite(micros) { Ok(Datum::Null) } else { found.map(Datum::Float) }
     };
-    "date_part"(Text, Date) -> Float8 = |it, _| field(&text(it[0]).to_lowercase(), date(it[1]) * DAY, 0).map(Datum::Float);
+    "date_part"(Text, Date) -> Float8 = |it, _| {
+        let found = field(&text(it[0]).to_lowercase(), i128::from(date(it[1])) * i128::from(DAY), 0);
+        if is_infinite_date(date(it[1])) { Ok(Datum::Null) } else { found.map(Datum::Float) }
+    };
     "date_trunc"(Text, Timestamp) -> Timestamp = |it, _| {
         let local = timestamp(it[1]);
         if is_infinite(local) { Ok(it[1]) } else { truncated(&text(it[0]).to_lowercase(), local).map(Datum::Timestamp) }
     };
     "date_trunc"(Text, Timestamptz) -> Timestamptz = |it, context| {
         let micros = timestamp(it[1]);
-        let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, context.zone));
-        if is_infinite(micros) { Ok(it[1]) } else { Ok(Datum::Timestamp(from_local(local?, context.zone))) }
+        if is_infinite(micros) {
+            return Ok(it[1]);
+        }
+        let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, context.zone))?;
+        Ok(Datum::Timestamp(from_local(local, context.zone)))
     };
     "now"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
     "transaction_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));

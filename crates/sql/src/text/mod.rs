@@ -7,13 +7,15 @@ use std::fmt::Write;
 
 use bumpalo::Bump;
 
+use crate::arrays::{self, Array};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
+use crate::json;
 use crate::types::Type;
 
-pub(crate) use times::{Zone, days_from_civil, days_of_month};
+pub(crate) use times::{DATES, TIMESTAMPS, Zone, days_from_civil, days_of_month};
 pub(crate) use times::{civil_from_days, from_local, to_local};
 
 /// Microseconds of a day.
@@ -70,7 +72,21 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         Type::Time => times::read_time(text, trimmed).map(Datum::Time),
         Type::Timestamp | Type::Timestamptz => times::read_timestamp(of, text, trimmed, context).map(Datum::Timestamp),
         Type::Interval => intervals::read(text, trimmed).map(Datum::Interval),
-        Type::Void => Ok(Datum::Null),
+        Type::Json => {
+            json::parse(text)?;
+            Ok(Datum::Text(context.arena.alloc_str(text)))
+        }
+        Type::Jsonb => Ok(Datum::Json(context.arena.alloc_str(&json::parse(text)?.normal()?))),
+        Type::Array(element) => {
+            let (dimensions, items) = arrays::read(text)?;
+            let read = |item: Option<String>| item.map_or(Ok(Datum::Null), |item| read(element.get(), &item, context));
+            let items = items.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            Ok(Array::datum(context.arena, &dimensions, items))
+        }
+        Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
+            read_integer(of, text, trimmed, 0, u32::MAX.into())
+        }
+        Type::Void | Type::AnyArray | Type::AnyElement => Ok(Datum::Null),
     }
 }
 
@@ -115,14 +131,15 @@ fn read_float(of: Type, text: &str, trimmed: &str) -> Result<f64, SqlError> {
 
 fn read_bytes<'a>(text: &str, arena: &'a Bump) -> Result<&'a [u8], SqlError> {
     let bad = |what: &str| Err(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, what.to_owned()));
+    let bad_hex = |what: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, what));
     let mut bytes = bumpalo::collections::Vec::with_capacity_in(text.len(), arena);
     if let Some(hex) = text.strip_prefix("\\x") {
         let digits: Vec<char> = hex.chars().filter(|it| !it.is_ascii_whitespace()).collect();
         if let Some(odd) = digits.iter().find(|digit| !digit.is_ascii_hexdigit()) {
-            return bad(&format!("invalid hexadecimal digit: \"{odd}\""));
+            return bad_hex(format!("invalid hexadecimal digit: \"{odd}\""));
         }
         if digits.len() % 2 == 1 {
-            return bad("invalid hexadecimal data: odd number of digits");
+            return bad_hex("invalid hexadecimal data: odd number of digits".to_owned());
         }
         let value = |digit: char| digit.to_digit(16).unwrap_or_default() as u8;
         bytes.extend(digits.chunks(2).map(|pair| value(pair[0]) << 4 | value(pair[1])));
@@ -178,7 +195,12 @@ pub(crate) fn write(of: Type, datum: Datum<'_>, zone: &Zone, out: &mut String) {
             Ok(())
         }
         Datum::Numeric(value) => write!(out, "{value}"),
-        Datum::Text(text) => out.write_str(text),
+        Datum::Text(text) | Datum::Json(text) => out.write_str(text),
+        Datum::Array(array) => {
+            let element = of.element().unwrap_or(Type::Text);
+            arrays::write(array, out, &mut |item, out| write(element, item, zone, out));
+            Ok(())
+        }
         Datum::Bytes(bytes) => {
             out.push_str("\\x");
             bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
@@ -258,7 +280,8 @@ mod tests {
     #[test]
     fn bytes_and_uuids() {
         check(Type::Bytea, &[("\\xDEad", "\\xdead"), ("a\\\\b\\001", "\\x615c6201"), ("", "\\x")]);
-        refused(Type::Bytea, &["\\x1", "\\xg0", "\\9"], SqlState::INVALID_TEXT_REPRESENTATION);
+        refused(Type::Bytea, &["\\x1", "\\xg0"], SqlState::INVALID_PARAMETER_VALUE);
+        refused(Type::Bytea, &["\\9"], SqlState::INVALID_TEXT_REPRESENTATION);
         let uuid = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
         check(Type::Uuid, &[(uuid, uuid), ("{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", uuid)]);
         refused(

@@ -11,10 +11,10 @@ use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
 /// 4714-11-24 BC and 5874897-12-31, the first and the last date of PostgreSQL.
-const DATES: std::ops::RangeInclusive<i64> = -2_440_588..=2_145_031_948;
+pub(crate) const DATES: std::ops::RangeInclusive<i64> = -2_440_588..=2_145_042_905;
 
 /// The same of timestamps: 4714-11-24 BC to what 64 bits hold, in the year 294247, 29 years before the end of those of PostgreSQL.
-const TIMESTAMPS: std::ops::Range<i64> = -210_866_803_200_000_000..i64::MAX;
+pub(crate) const TIMESTAMPS: std::ops::Range<i64> = -210_866_803_200_000_000..i64::MAX;
 
 /// A zone of the IANA table, or a fixed difference from UTC.
 #[derive(Clone, Debug)]
@@ -31,6 +31,16 @@ impl Zone {
             "z" | "utc" | "gmt" | "zulu" => Some(Self::utc()),
             _ => TimeZone::get(name).ok().map(Self),
         }
+    }
+
+    /// The zone that `AT TIME ZONE` names: a difference has the sign of POSIX there, which is that of what is to be added to local time.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let turned = match name.as_bytes().first()? {
+            b'+' => name.replacen('+', "-", 1),
+            b'-' => name.replacen('-', "+", 1),
+            _ => return Self::by_name(name),
+        };
+        read_zone(&turned)
     }
 
     fn fixed(seconds: i32) -> Option<Self> {

@@ -1,0 +1,503 @@
+//! ALTER TABLE.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Operation};
+
+use super::changes::scope_of;
+use super::definitions::{Constraint, Draft, DraftIndex, constraint_of};
+use super::drops::depended_on;
+use super::renames::{mentions, rename_constraint};
+use super::{Binder, Scope, column_type, folded, object_name};
+use crate::casts::Place;
+use crate::catalog::{Column, Identity, Table, taken};
+use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
+use crate::outcome::Notice;
+use crate::plan::{Node, Path, Scan};
+use crate::sequences::{BLOCK, Draw, ROW_BLOCKS};
+use crate::statement::{Action, Definition, NewObject};
+
+/// A table on its way.
+pub(super) struct Alteration {
+    pub(super) table: Arc<Table>,
+    pub(super) draft: Draft,
+    /// What each column that is seen is of a row as it was.
+    values: Vec<Expr>,
+    /// Whether the engine's table is another one afterwards.
+    pub(super) is_rewritten: bool,
+    pub(super) definition: Definition,
+}
+
+/// A name as a statement says it.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+impl Draft {
+    /// The table as it is.
+    pub(super) fn of(table: &Table) -> Self {
+        let names = |columns: &[usize]| columns.iter().map(|&at| table.columns[at].name.clone()).collect::<Vec<_>>();
+        let indexes = table.indexes[1..].iter().map(|index| DraftIndex {
+            name: index.name.clone(),
+            columns: names(&index.columns),
+            orders: index.orders.clone(),
+            is_unique: index.is_unique,
+        });
+        let mut description = table.description.clone();
+        description.columns.retain(|column| !column.is_hidden);
+        Self {
+            name: table.name.clone(),
+            description,
+            key: table.has_primary_key().then(|| names(&table.primary().columns)),
+            indexes: indexes.collect(),
+            objects: Vec::new(),
+        }
+    }
+}
+
+impl Alteration {
+    fn column(&self, name: &ast::Ident) -> Result<usize, SqlError> {
+        let name = folded(name);
+        let missing = || {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.draft.name);
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        };
+        self.draft.column(&name).ok_or_else(missing)
+    }
+
+    fn check(&mut self, query: String, state: SqlState, message: String) {
+        self.definition.checks.push((query, SqlError::new(state, message)));
+    }
+}
+
+impl Binder<'_> {
+    pub(crate) fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Action, SqlError> {
+        let name = object_name(&alter.name)?;
+        let Some(table) = self.catalog.find(&name)? else {
+            let message = format!("relation \"{name}\" does not exist");
+            return match alter.if_exists {
+                true => {
+                    let notice = Notice::remark(SqlState::SUCCESS, format!("{message}, skipping"));
+                    Ok(Action::Skip { tag: "ALTER TABLE", notice })
+                }
+                false => Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)),
+            };
+        };
+        let keeps_names = |it: &Operation| {
+            let renames = matches!(it, Operation::RenameTable { .. } | Operation::RenameColumn { .. });
+            let retypes = matches!(it, Operation::AlterColumn { op: AlterColumnOperation::SetDataType { .. }, .. });
+            !renames && !retypes && !matches!(it, Operation::DropColumn { .. })
+        };
+        if !table.views.is_empty() && !alter.operations.iter().all(keeps_names) {
+            return Err(SqlError::unsupported("a change of columns and names of which views are made"));
+        }
+        let mut definition = Definition::new("ALTER TABLE");
+        definition.closes.push(table.id);
+        let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();
+        let draft = Draft::of(&table);
+        let mut change = Alteration { table, draft, values, is_rewritten: false, definition };
+        for operation in &alter.operations {
+            self.alteration(operation, &mut change)?;
+        }
+        let Alteration { table, draft, values, is_rewritten, mut definition } = change;
+        if draft.name != table.name {
+            definition.set_object(&table.name, None);
+        }
+        if is_rewritten {
+            self.rewrite(&table, draft, values, &mut definition)?;
+        } else {
+            let Draft { name, mut description, objects, .. } = draft;
+            if name != table.name {
+                description.engine = Some(table.engine.clone().unwrap_or_else(|| table.name.clone()));
+            }
+            description.columns.extend(table.columns.iter().filter(|column| column.is_hidden).cloned());
+            objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
+            definition.set_object(&name, Some(NewObject::Table(table, description)));
+        }
+        Ok(Action::Define(definition.into()))
+    }
+
+    /// Has the engine make the table anew, with these values of its rows.
+    pub(super) fn rewrite(
+        &mut self,
+        table: &Arc<Table>,
+        draft: Draft,
+        mut values: Vec<Expr>,
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
+        if !table.definition.foreign_keys.is_empty() {
+            return Err(SqlError::unsupported("a change of the rows of a table whose foreign keys are not of SQL"));
+        }
+        let (mut new, objects) = draft.table(&self.catalog)?;
+        let hidden = table.columns.iter().position(|column| column.is_hidden);
+        values.retain(|value| !matches!((value, hidden), (Expr::Column(at), Some(hidden)) if *at == hidden));
+        if let Some(number) = new.description.row_numbers {
+            values.push(match hidden {
+                Some(at) => Expr::Column(at),
+                None => {
+                    let source = self.catalog.sequence_of_rows(&new.name, number);
+                    source.prepare(ROW_BLOCKS.0)?;
+                    self.drawing(Draw::Row(source), Box::new([]))
+                }
+            });
+        }
+        let columns = (0..table.columns.len()).collect();
+        let scan = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+        new.source = Some(Node::Project { input: Box::new(scan), columns: values });
+        objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
+        definition.tables.push(new);
+        Ok(())
+    }
+
+    fn alteration(&mut self, operation: &Operation, change: &mut Alteration) -> Result<(), SqlError> {
+        match operation {
+            Operation::AddColumn { if_not_exists, column_def, .. } => {
+                self.add_column(column_def, *if_not_exists, change)
+            }
+            Operation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                let cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
+                column_names.iter().try_for_each(|name| self.drop_column(name, *if_exists, cascade, change))
+            }
+            Operation::RenameColumn { old_column_name, new_column_name } => {
+                self.rename_column(old_column_name, &folded(new_column_name), change)
+            }
+            Operation::RenameTable { table_name } => {
+                let (ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name)) = table_name;
+                self.rename_table(object_name(name)?, change)
+            }
+            Operation::RenameConstraint { old_name, new_name } => {
+                rename_constraint(&folded(old_name), &folded(new_name), change)
+            }
+            Operation::AlterColumn { column_name, op } => self.alter_column(column_name, op, change),
+            Operation::AddConstraint { constraint, not_valid } => {
+                self.add_late_constraint(constraint_of(constraint)?, *not_valid, change)
+            }
+            Operation::DropConstraint { if_exists, name, drop_behavior } => {
+                let cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
+                self.drop_constraint(&folded(name), *if_exists, cascade, change)
+            }
+            Operation::OwnerTo { .. } => Ok(()),
+            other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
+        }
+    }
+
+    fn add_column(&mut self, column: &ast::ColumnDef, may_be: bool, change: &mut Alteration) -> Result<(), SqlError> {
+        let (name, table) = (folded(&column.name), change.draft.name.clone());
+        if change.draft.column(&name).is_some() {
+            let message = format!("column \"{name}\" of relation \"{table}\" already exists");
+            if !may_be {
+                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+            }
+            let notice = Notice::remark(SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"));
+            change.definition.notices.push(notice);
+            return Ok(());
+        }
+        let mut constraints = Vec::new();
+        self.new_column(column, &mut change.draft, &mut constraints)?;
+        let new = change.draft.description.columns.last().cloned();
+        let Some(new) = new else { return Ok(()) };
+        let own = change.draft.objects.iter().rev().find_map(|(name, object)| match object {
+            Some(NewObject::Sequence(of, _))
+                if new.default.as_deref().and_then(super::drops::sequence_of) == Some(name) =>
+            {
+                Some((name.clone(), of.clone()))
+            }
+            _ => None,
+        });
+        let value = match (&own, &new.default) {
+            (Some((name, of)), _) => {
+                let sequence = self.catalog.new_sequence(name, of.clone());
+                sequence.prepare(BLOCK)?;
+                change.draft.objects.retain(|(own, _)| own != name);
+                let kept = NewObject::Sequence(of.clone(), Some(sequence.clone()));
+                change.draft.objects.push((name.clone(), Some(kept)));
+                let next =
+                    crate::expr::Typed::new(self.drawing(Draw::Next(sequence), Box::new([])), crate::types::Type::Int8);
+                self.cast(next, new.of, Place::Assignment)?.expr
+            }
+            (None, Some(text)) => {
+                let expr = crate::parse::expression(text)?;
+                let value = self.within(Scope::default(), |binder| binder.expr(&expr))?;
+                self.cast(value, new.of, Place::Assignment)?.expr
+            }
+            (None, None) => Expr::NULL,
+        };
+        change.values.push(value);
+        change.is_rewritten = true;
+        constraints.into_iter().try_for_each(|constraint| self.add_late_constraint(constraint, false, change))
+    }
+
+    fn add_late_constraint(
+        &mut self,
+        constraint: Constraint,
+        not_valid: bool,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        if let Constraint::Primary(named, _) | Constraint::Unique(named, _) = &constraint {
+            change.is_rewritten = true;
+            if let Some(name) = named.as_ref().filter(|name| change.draft.has_name(name)) {
+                return Err(taken(name));
+            }
+        }
+        let is_check = matches!(constraint, Constraint::Check(..));
+        let is_foreign = matches!(constraint, Constraint::Foreign(..));
+        if let Constraint::Check(Some(name), _) | Constraint::Foreign(Some(name), _) = &constraint
+            && change.draft.has_name(name)
+        {
+            let kind = format!("constraint \"{name}\" for relation \"{}\" already exists", change.draft.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, kind));
+        }
+        self.add_constraint(&mut change.draft, constraint, &mut change.definition)?;
+        let table = change.draft.name.clone();
+        if not_valid {
+            return Ok(());
+        }
+        if is_check && let Some(check) = change.draft.description.checks.last() {
+            let query = format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", quoted(&table), check.condition);
+            let message =
+                format!("check constraint \"{}\" of relation \"{table}\" is violated by some row", check.name);
+            change.check(query, SqlState::CHECK_VIOLATION, message);
+        }
+        if is_foreign && let Some(key) = change.draft.description.foreign.last() {
+            let pairs = || key.columns.iter().map(|name| quoted(name)).zip(key.parents.iter().map(|name| quoted(name)));
+            let present: Vec<_> = pairs().map(|(own, _)| format!("c.{own} IS NOT NULL")).collect();
+            let same: Vec<_> = pairs().map(|(own, other)| format!("p.{other} = c.{own}")).collect();
+            let query = format!(
+                "SELECT 1 FROM {} c WHERE {} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {}) LIMIT 1",
+                quoted(&table),
+                present.join(" AND "),
+                quoted(&key.parent),
+                same.join(" AND ")
+            );
+            let message =
+                format!("insert or update on table \"{table}\" violates foreign key constraint \"{}\"", key.name);
+            change.check(query, SqlState::FOREIGN_KEY_VIOLATION, message);
+        }
+        Ok(())
+    }
+
+    fn alter_column(
+        &mut self,
+        name: &ast::Ident,
+        operation: &AlterColumnOperation,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let at = change.column(name)?;
+        let (table, name) = (change.draft.name.clone(), folded(name));
+        let of = change.draft.description.columns[at].of;
+        let is_identity = change.draft.description.columns[at].identity.is_some();
+        let column = format!("column \"{name}\" of relation \"{table}\"");
+        match operation {
+            AlterColumnOperation::SetNotNull => {
+                change.draft.description.columns[at].nullable = false;
+                let query = format!("SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1", quoted(&table), quoted(&name));
+                change.check(query, SqlState::NOT_NULL_VIOLATION, format!("{column} contains null values"));
+            }
+            AlterColumnOperation::DropNotNull => {
+                if change.draft.key.as_ref().is_some_and(|key| key.contains(&name)) {
+                    let message = format!("column \"{name}\" is in a primary key");
+                    return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+                }
+                if is_identity {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{column} is an identity column")));
+                }
+                change.draft.description.columns[at].nullable = true;
+                let engine = change.draft.description.columns[at].engine_name();
+                let held = &change.table.definition.columns;
+                change.is_rewritten |= held.iter().any(|column| column.name == engine && !column.nullable);
+            }
+            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault if is_identity => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{column} is an identity column")));
+            }
+            AlterColumnOperation::SetDefault { value } => {
+                change.draft.description.columns[at].default = Some(self.new_default(value, of)?);
+            }
+            AlterColumnOperation::DropDefault => change.draft.description.columns[at].default = None,
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                self.retype(at, (&name, data_type), using.as_ref(), change)?;
+            }
+            AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+                if change.draft.description.columns[at].nullable {
+                    let message = format!("{column} must be declared NOT NULL before identity can be added");
+                    return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
+                }
+                let own = change.draft.description.columns[at].clone();
+                let options = sequence_options.as_deref().unwrap_or_default();
+                let default = self.own_sequence(&mut change.draft, &own, options, true)?;
+                let own = &mut change.draft.description.columns[at];
+                own.default = Some(default);
+                let is_always = matches!(generated_as, Some(ast::GeneratedAs::Always));
+                own.identity = Some(if is_always { Identity::Always } else { Identity::ByDefault });
+            }
+            other => return Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
+        }
+        Ok(())
+    }
+
+    fn retype(
+        &mut self,
+        at: usize,
+        (name, data_type): (&str, &ast::DataType),
+        using: Option<&ast::Expr>,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let to = column_type(data_type)?;
+        let from = change.draft.description.columns[at].of;
+        let value = match using {
+            Some(expr) => {
+                let scope = scope_of(&change.table.name, &change.table.columns);
+                self.within(scope, |binder| binder.expr(expr))?
+            }
+            None => crate::expr::Typed::new(change.values[at].clone(), from),
+        };
+        let cast = self.cast(value, to, Place::Assignment).map_err(|error| {
+            if error.state() != SqlState::DATATYPE_MISMATCH {
+                return error;
+            }
+            let message = format!("column \"{name}\" cannot be cast automatically to type {}", to.base);
+            let hint = format!("You might need to specify \"USING {name}::{}\".", to.base);
+            SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint)
+        })?;
+        if let Some(text) = change.draft.description.columns[at].default.clone() {
+            let expr = crate::parse::expression(&text)?;
+            self.new_default(&expr, to)?;
+        }
+        change.values[at] = cast.expr;
+        change.draft.description.columns[at].of = to;
+        change.is_rewritten = true;
+        Ok(())
+    }
+
+    fn drop_column(
+        &mut self,
+        name: &ast::Ident,
+        may_be_missing: bool,
+        cascade: bool,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let at = match change.column(name) {
+            Ok(at) => at,
+            Err(error) if may_be_missing => {
+                let notice = Notice::remark(SqlState::SUCCESS, format!("{}, skipping", error.message()));
+                change.definition.notices.push(notice);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let (name, table) = (folded(name), change.draft.name.clone());
+        let what = format!("column {name} of table {table}");
+        self.free_of_children(&what, &|key| key.parents.contains(&name), cascade, change)?;
+        let Column { default, .. } = change.draft.description.columns.remove(at);
+        change.values.remove(at);
+        let Draft { description, key, indexes, .. } = &mut change.draft;
+        if key.as_ref().is_some_and(|key| key.contains(&name)) {
+            *key = None;
+        }
+        let gone: Vec<_> = indexes.extract_if(.., |index| index.columns.contains(&name)).collect();
+        description.constraints.retain(|own| gone.iter().all(|index| index.name != *own));
+        let gone: Vec<_> = description.foreign.extract_if(.., |key| key.columns.contains(&name)).collect();
+        description.checks.retain(|check| !mentions(&check.condition, &name));
+        for key in gone {
+            self.has_left(&key.parent, change)?;
+        }
+        if let Some(default) = default {
+            self.drop_owned(&table, &default, &mut change.definition)?;
+        }
+        change.is_rewritten = true;
+        Ok(())
+    }
+
+    /// A foreign key has gone: its parent is told if it was the last one to it.
+    fn has_left(&self, parent: &str, change: &mut Alteration) -> Result<(), SqlError> {
+        let Alteration { draft, definition, .. } = change;
+        if draft.description.foreign.iter().any(|key| key.parent == *parent) {
+            return Ok(());
+        }
+        if *parent == draft.name {
+            let name = draft.name.clone();
+            draft.description.children.retain(|child| *child != name);
+            return Ok(());
+        }
+        self.forget_child(&draft.name, parent, definition)
+    }
+
+    /// Drops the foreign keys of other tables of which this holds, or refuses to.
+    fn free_of_children(
+        &mut self,
+        what: &str,
+        is_meant: &dyn Fn(&crate::catalog::ForeignKey) -> bool,
+        cascade: bool,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let mut details = Vec::new();
+        let own = change.draft.name.clone();
+        for child in change.draft.description.children.clone().into_iter().filter(|child| *child != own) {
+            let Some(child) = self.catalog.find(&child)? else { continue };
+            let mut description = change.definition.described(&child);
+            let gone = description.foreign.extract_if(.., |key| key.parent == own && is_meant(key));
+            let gone: Vec<_> = gone.map(|key| format!("constraint {} on table {}", key.name, child.name)).collect();
+            if gone.is_empty() {
+                continue;
+            }
+            details.extend(gone);
+            if description.foreign.iter().all(|key| key.parent != own) {
+                change.draft.description.children.retain(|it| *it != child.name);
+            }
+            change.definition.closes.push(child.id);
+            change.definition.set_object(&child.name.clone(), Some(NewObject::Table(child, description)));
+        }
+        if details.is_empty() {
+            return Ok(());
+        }
+        if !cascade {
+            let details: Vec<_> = details.iter().map(|it| format!("{it} depends on {what}")).collect();
+            return Err(depended_on(what, &details));
+        }
+        let notices = details.iter().map(|it| Notice::remark(SqlState::SUCCESS, format!("drop cascades to {it}")));
+        change.definition.notices.extend(notices);
+        Ok(())
+    }
+
+    fn drop_constraint(
+        &mut self,
+        name: &str,
+        may_be_missing: bool,
+        cascade: bool,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let table = change.draft.name.clone();
+        let of = &mut change.draft;
+        if let Some(at) = of.description.checks.iter().position(|check| check.name == name) {
+            of.description.checks.remove(at);
+        } else if let Some(at) = of.description.foreign.iter().position(|key| key.name == name) {
+            let key = of.description.foreign.remove(at);
+            self.has_left(&key.parent, change)?;
+        } else {
+            let key = match of.description.constraints.iter().any(|own| own == name) {
+                true => of.indexes.iter().find(|index| index.name == name).map(|index| index.columns.clone()),
+                false => of.key.clone().filter(|_| of.description.primary == name),
+            };
+            let Some(key) = key else {
+                let message = format!("constraint \"{name}\" of relation \"{table}\" does not exist");
+                if !may_be_missing {
+                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+                }
+                let notice = Notice::remark(SqlState::SUCCESS, format!("{message}, skipping"));
+                change.definition.notices.push(notice);
+                return Ok(());
+            };
+            let what = format!("constraint {name} on table {table}");
+            let is_same = |parents: &[String]| parents.len() == key.len() && key.iter().all(|it| parents.contains(it));
+            self.free_of_children(&what, &|it| is_same(&it.parents), cascade, change)?;
+            let of = &mut change.draft;
+            if of.key.is_some() && of.description.primary == name {
+                of.key = None;
+            }
+            of.description.constraints.retain(|own| own != name);
+            of.indexes.retain(|index| index.name != name);
+            change.is_rewritten = true;
+        }
+        Ok(())
+    }
+}

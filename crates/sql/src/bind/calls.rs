@@ -1,0 +1,243 @@
+//! Calls of functions, aggregates and window functions.
+
+use sqlparser::ast;
+
+use super::aggregates::aggregate_kind;
+use super::expressions::{fold_array, shown};
+use super::windows::window_function;
+use super::{Binder, object_name};
+use crate::casts::{Cast, Place};
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+use crate::expr::{Expr, Typed};
+use crate::functions;
+use crate::types::Type;
+
+/// A call as it is written.
+pub(super) struct Call<'e> {
+    pub(super) name: &'e str,
+    pub(super) arguments: &'e [&'e ast::Expr],
+    pub(super) is_distinct: bool,
+    pub(super) filter: Option<&'e ast::Expr>,
+    /// ORDER BY among the arguments, or WITHIN GROUP.
+    pub(super) order: &'e [ast::OrderByExpr],
+    pub(super) is_within_group: bool,
+}
+
+impl Binder<'_> {
+    pub(super) fn function(&mut self, function: &ast::Function) -> Result<Typed, SqlError> {
+        let name = function_name(&function.name)?;
+        let unsupported = || SqlError::unsupported(format!("the expression {function}"));
+        if function.null_treatment.is_some() || !matches!(function.parameters, ast::FunctionArguments::None) {
+            return Err(unsupported());
+        }
+        let (list, is_distinct, clauses) = match &function.args {
+            ast::FunctionArguments::None => (&[][..], false, &[][..]),
+            ast::FunctionArguments::List(list) => {
+                let is_distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+                (&list.args[..], is_distinct, &list.clauses[..])
+            }
+            ast::FunctionArguments::Subquery(query) if name == "array" => return self.array_of(query),
+            ast::FunctionArguments::Subquery(_) => return Err(unsupported()),
+        };
+        let order = match clauses {
+            [] => &function.within_group[..],
+            [ast::FunctionArgumentClause::OrderBy(order)] if function.within_group.is_empty() => order,
+            _ => return Err(unsupported()),
+        };
+        let is_star = matches!(list, [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]);
+        let mut expressions = Vec::new();
+        for argument in list.iter().filter(|_| !is_star) {
+            match argument {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => expressions.push(expr),
+                other => return Err(SqlError::unsupported(format!("the argument {other}"))),
+            }
+        }
+        let call = Call {
+            name: &name,
+            arguments: &expressions,
+            is_distinct,
+            filter: function.filter.as_deref(),
+            order,
+            is_within_group: !function.within_group.is_empty(),
+        };
+        let wrong = |message: String| Err(SqlError::new(SqlState("42809"), message));
+        match (&function.over, aggregate_kind(&name, is_star), window_function(&name)) {
+            (None, Some(kind), _) => self.aggregate(kind, &call),
+            (Some(over), Some(kind), _) => self.window_aggregate(kind, &call, over),
+            (Some(over), None, Some(function)) => self.window_call(function, &call, over),
+            (None, None, Some(_)) => wrong(format!("window function {name} requires an OVER clause")),
+            (Some(_), None, None) => {
+                wrong(format!("OVER specified, but {name} is not a window function nor an aggregate function"))
+            }
+            (None, None, None) if is_star || is_distinct || call.filter.is_some() || !order.is_empty() => {
+                Err(of_aggregates(&call, is_star))
+            }
+            (None, None, None) => {
+                if let Some(columns) = functions::columns_of(&name) {
+                    return self.set_call(&name, &expressions, columns.len());
+                }
+                let is_json = matches!(&*name, "to_json" | "to_jsonb" | "row_to_json");
+                if let (true, [ast::Expr::Identifier(table)]) = (is_json, &expressions[..])
+                    && let Some(row) = self.row_as_json(&super::folded(table), name == "to_jsonb")?
+                {
+                    return Ok(row);
+                }
+                if let Some(found) = self.sequence_function(&name, &expressions)? {
+                    return Ok(found);
+                }
+                let arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
+                self.plain_call(&name, arguments)
+            }
+        }
+    }
+
+    /// A function that gives several rows, in the list of a SELECT.
+    fn set_call(&mut self, name: &str, expressions: &[&ast::Expr], width: usize) -> Result<Typed, SqlError> {
+        let refused = |message: String| Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        if width > 1 {
+            return Err(SqlError::unsupported(format!("{name} in a list")));
+        }
+        let Some(behind) = &self.behind else {
+            return refused(match self.place {
+                super::aggregates::NESTED => {
+                    "aggregate function calls cannot contain set-returning function calls".to_owned()
+                }
+                super::windows::NESTED => {
+                    "window function calls cannot contain set-returning function calls".to_owned()
+                }
+                place => format!("set-returning functions are not allowed in {place}"),
+            });
+        };
+        let before = behind.sets.len();
+        let arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
+        let call = self.plain_call(name, arguments)?;
+        let Some(behind) = &mut self.behind else { return Err(SqlError::unsupported(name)) };
+        if behind.sets.len() > before {
+            return Err(SqlError::unsupported(format!("a function of several rows within {name}")));
+        }
+        let at = behind.sets.iter().position(|own| own.is_same(&call.expr)).unwrap_or_else(|| {
+            behind.sets.push(call.expr);
+            behind.sets.len() - 1
+        });
+        Ok(Typed { expr: Expr::Set(at), of: call.of })
+    }
+
+    /// The definition of a constraint or an index in words; pretty where the last argument says so.
+    fn definition(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let is_pretty = arguments.len() > 1
+            && matches!(&arguments[arguments.len() - 1].expr, Expr::Constant(value) if matches!(value.get(), Datum::Bool(true)));
+        if arguments.is_empty() {
+            return Err(functions::no_function(name, &[], functions::Unresolved::None));
+        }
+        let of = self.cast(arguments.swap_remove(0), Type::Oid.into(), Place::Implicit)?.expr;
+        let names = self.names(match (name, is_pretty) {
+            ("pg_get_indexdef", false) => "pg_get_indexdef",
+            ("pg_get_indexdef", true) => "pg_get_indexdef_pretty",
+            (_, false) => "pg_get_constraintdef",
+            (_, true) => "pg_get_constraintdef_pretty",
+        })?;
+        Ok(Typed::new(Expr::Lookup { names, of: Box::new(of) }, Type::Text))
+    }
+
+    /// A function of any number of texts: values are shown as text.
+    fn of_texts(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        if arguments.is_empty() {
+            return Err(functions::no_function(name, &[], functions::Unresolved::None));
+        }
+        let mut rest = arguments.into_iter();
+        let mut made = Vec::new();
+        if name != "concat" {
+            let Some(first) = rest.next() else {
+                return Err(functions::no_function(name, &[], functions::Unresolved::None));
+            };
+            made.push(self.cast(first, Type::Text.into(), Place::Implicit)?);
+        }
+        let mut parts = Vec::new();
+        for part in rest {
+            parts.push(shown(self.known(part)?));
+        }
+        made.push(Typed::new(fold_array(parts.into(), false), Type::Texts));
+        self.call(name, made)
+    }
+
+    pub(super) fn plain_call(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        match name {
+            "coalesce" => {
+                let (parts, of) = self.alike("COALESCE", arguments)?;
+                Ok(Typed::new(Expr::Coalesce(parts.into()), of))
+            }
+            "greatest" | "least" => {
+                let is_greatest = name == "greatest";
+                let (parts, of) = self.alike(if is_greatest { "GREATEST" } else { "LEAST" }, arguments)?;
+                Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
+            }
+            "nullif" if arguments.len() == 2 => {
+                let of = arguments[0].of;
+                let mut sides = self.compared("=", arguments)?.1.into_vec();
+                let (second, first) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
+                let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
+                Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
+            }
+            "concat" | "concat_ws" | "format" => self.of_texts(name, arguments),
+            "array_to_string"
+                if arguments.first().is_some_and(|it| it.base().element().is_some_and(|it| it != Type::Text)) =>
+            {
+                let of = arguments[0].base().element().unwrap_or(Type::Text);
+                let array = arguments.remove(0);
+                let shown = Expr::Cast(Cast::ShowItems(of), Box::new(array.expr));
+                arguments.insert(0, Typed::new(shown, Type::Texts));
+                self.call(name, arguments)
+            }
+            "to_json"
+            | "to_jsonb"
+            | "array_to_json"
+            | "json_build_array"
+            | "jsonb_build_array"
+            | "json_build_object"
+            | "jsonb_build_object"
+            | "json_extract_path"
+            | "jsonb_extract_path"
+            | "json_extract_path_text"
+            | "jsonb_extract_path_text" => self.variadic(name, arguments),
+            _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
+            "pg_get_constraintdef" | "pg_get_indexdef" => self.definition(name, arguments),
+            "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
+                Ok(super::literals::constant(Datum::Int(0), Type::Int8))
+            }
+            "current_timestamp" => self.call("now", arguments),
+            "current_date" => {
+                let now = self.call("now", arguments)?;
+                self.cast(now, Type::Date.into(), Place::Explicit)
+            }
+            "localtimestamp" => {
+                let now = self.call("now", arguments)?;
+                self.cast(now, Type::Timestamp.into(), Place::Explicit)
+            }
+            _ => self.call(name, arguments),
+        }
+    }
+}
+
+/// That a function is called as only an aggregate may be.
+fn of_aggregates(call: &Call<'_>, is_star: bool) -> SqlError {
+    let name = call.name;
+    let clause = match () {
+        () if is_star => return functions::no_function(name, &[], functions::Unresolved::None),
+        () if call.is_within_group => "WITHIN GROUP",
+        () if call.is_distinct => "DISTINCT",
+        () if !call.order.is_empty() => "ORDER BY",
+        () => "FILTER",
+    };
+    SqlError::new(SqlState("42809"), format!("{clause} specified, but {name} is not an aggregate function"))
+}
+
+/// The name of a function, which may be that of the schema `pg_catalog`.
+pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
+    match &name.0[..] {
+        [schema, name] if schema.as_ident().is_some_and(|it| super::folded(it) == "pg_catalog") => {
+            name.as_ident().map(super::folded).ok_or_else(|| SqlError::unsupported(format!("the name {name}")))
+        }
+        _ => object_name(name),
+    }
+}

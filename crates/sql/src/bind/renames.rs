@@ -1,0 +1,131 @@
+//! New names for tables, columns and constraints, and where they stand.
+
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::alter::{Alteration, quoted};
+use super::definitions::{Draft, constraint_taken};
+use super::{Binder, folded};
+use crate::catalog::taken;
+use crate::error::{SqlError, SqlState};
+use crate::statement::NewObject;
+
+impl Binder<'_> {
+    pub(super) fn rename_column(
+        &mut self,
+        name: &ast::Ident,
+        new: &str,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let old = folded(name);
+        let Some(at) = change.draft.column(&old) else {
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")));
+        };
+        let table = change.draft.name.clone();
+        if change.draft.column(new).is_some() {
+            let message = format!("column \"{new}\" of relation \"{table}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let renamed = |names: &mut Vec<String>| {
+            names.iter_mut().filter(|own| **own == old).for_each(|own| new.clone_into(own));
+        };
+        let Draft { description, key, indexes, .. } = &mut change.draft;
+        let column = &mut description.columns[at];
+        column.engine.get_or_insert_with(|| old.clone());
+        new.clone_into(&mut column.name);
+        key.iter_mut().for_each(renamed);
+        indexes.iter_mut().for_each(|index| renamed(&mut index.columns));
+        for key in &mut description.foreign {
+            renamed(&mut key.columns);
+            if key.parent == table {
+                renamed(&mut key.parents);
+            }
+        }
+        for check in &mut description.checks {
+            check.condition = with_name(&check.condition, &old, new);
+        }
+        for child in description.children.clone().into_iter().filter(|child| *child != table) {
+            let Some(child) = self.catalog.find(&child)? else { continue };
+            let mut description = change.definition.described(&child);
+            description.foreign.iter_mut().filter(|key| key.parent == table).for_each(|key| renamed(&mut key.parents));
+            change.definition.closes.push(child.id);
+            change.definition.set_object(&child.name.clone(), Some(NewObject::Table(child, description)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename_table(&mut self, new: String, change: &mut Alteration) -> Result<(), SqlError> {
+        if self.catalog.is_taken(&new)? {
+            return Err(taken(&new));
+        }
+        let old = std::mem::replace(&mut change.draft.name, new.clone());
+        let description = &mut change.draft.description;
+        description.foreign.iter_mut().filter(|key| key.parent == old).for_each(|key| key.parent.clone_from(&new));
+        description.children.iter_mut().filter(|child| **child == old).for_each(|child| child.clone_from(&new));
+        let children = description.children.clone();
+        let parents = description.foreign.iter().map(|key| key.parent.clone());
+        for other in children.into_iter().chain(parents.collect::<Vec<_>>()).filter(|other| *other != new) {
+            let Some(other) = self.catalog.find(&other)? else { continue };
+            let mut description = change.definition.described(&other);
+            description.foreign.iter_mut().filter(|key| key.parent == old).for_each(|key| key.parent.clone_from(&new));
+            description.children.iter_mut().filter(|child| **child == old).for_each(|child| child.clone_from(&new));
+            change.definition.closes.push(other.id);
+            change.definition.set_object(&other.name.clone(), Some(NewObject::Table(other, description)));
+        }
+        let defaults = change.table.columns.iter().filter_map(|column| column.default.as_deref());
+        for name in defaults.filter_map(super::drops::sequence_of) {
+            let Ok(sequence) = self.catalog.sequence(name) else { continue };
+            let mut of = sequence.definition.clone();
+            if let Some((owner, _)) = of.owner.as_mut().filter(|(owner, _)| *owner == old) {
+                owner.clone_from(&new);
+                change.definition.set_object(name, Some(NewObject::Sequence(of, Some(sequence))));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn rename_constraint(old: &str, new: &str, change: &mut Alteration) -> Result<(), SqlError> {
+    if change.draft.has_name(new) {
+        return Err(constraint_taken("constraint", new));
+    }
+    let Draft { name, description, key, indexes, .. } = &mut change.draft;
+    let is_primary = key.is_some() && description.primary == old;
+    let of_checks = description.checks.iter_mut().map(|check| &mut check.name);
+    let of_keys = description.foreign.iter_mut().map(|key| &mut key.name);
+    let primary = is_primary.then_some(&mut description.primary);
+    if let Some(own) = of_checks.chain(of_keys).chain(primary).find(|own| **own == *old) {
+        new.clone_into(own);
+    } else if description.constraints.iter().any(|own| own == old) {
+        let own = indexes.iter_mut().map(|index| &mut index.name).chain(&mut description.constraints);
+        own.filter(|own| **own == *old).for_each(|own| new.clone_into(own));
+        change.is_rewritten = true;
+    } else {
+        let message = format!("constraint \"{old}\" for table \"{name}\" does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+    }
+    Ok(())
+}
+
+/// The words of an expression that are names.
+fn tokens(text: &str) -> Vec<Token> {
+    Tokenizer::new(&PostgreSqlDialect {}, text).tokenize().unwrap_or_default()
+}
+
+fn is_name(token: &Token, name: &str) -> bool {
+    match token {
+        Token::Word(word) if word.quote_style.is_some() => word.value == name,
+        Token::Word(word) => word.value.to_lowercase() == name,
+        _ => false,
+    }
+}
+
+pub(super) fn mentions(condition: &str, name: &str) -> bool {
+    tokens(condition).iter().any(|token| is_name(token, name))
+}
+
+fn with_name(condition: &str, old: &str, new: &str) -> String {
+    let words = tokens(condition).into_iter();
+    words.map(|token| if is_name(&token, old) { quoted(new) } else { token.to_string() }).collect()
+}

@@ -1,0 +1,185 @@
+//! Sequences: their definitions, columns that have one, and the functions that ask them.
+
+use sqlparser::ast::{self, SequenceOptions};
+
+use super::definitions::{Draft, free_name};
+use super::{Binder, column_type, folded, object_name};
+use crate::casts::Place;
+use crate::catalog::Column;
+use crate::error::{SqlError, SqlState};
+use crate::expr::{Expr, Typed};
+use crate::sequences::{BLOCK, Draw, Drawing, Sequence, SequenceDefinition, greatest_of};
+use crate::statement::{Definition, NewObject};
+use crate::types::Type;
+
+/// The integer type of a column of type `serial` and the like.
+pub(super) fn serial(of: &ast::DataType) -> Option<Type> {
+    let ast::DataType::Custom(name, modifiers) = of else { return None };
+    match object_name(name).ok()?.as_str() {
+        "serial" | "serial4" if modifiers.is_empty() => Some(Type::Int4),
+        "bigserial" | "serial8" if modifiers.is_empty() => Some(Type::Int8),
+        "smallserial" | "serial2" if modifiers.is_empty() => Some(Type::Int2),
+        _ => None,
+    }
+}
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// The number that an option says.
+fn number(expr: &ast::Expr) -> Result<i64, SqlError> {
+    let text = expr.to_string().replace(' ', "");
+    text.parse().map_err(|_| invalid(format!("invalid value of a sequence's option: {text}")))
+}
+
+impl Binder<'_> {
+    pub(crate) fn create_sequence(&mut self, name: &str, options: &[SequenceOptions]) -> Result<Definition, SqlError> {
+        let of = SequenceDefinition::rising(self.catalog.new_number(), Type::Int8);
+        let sequence = self.sequence_with(of, options)?;
+        let mut definition = Definition::new("CREATE SEQUENCE");
+        definition.set_object(name, Some(NewObject::Sequence(sequence, None)));
+        Ok(definition)
+    }
+
+    fn sequence_with(
+        &mut self,
+        mut of: SequenceDefinition,
+        options: &[SequenceOptions],
+    ) -> Result<SequenceDefinition, SqlError> {
+        let (mut least, mut greatest, mut start) = (None, None, None);
+        for option in options {
+            match option {
+                SequenceOptions::DataType(data_type) => {
+                    of.of = column_type(data_type)?.base;
+                    if !matches!(of.of, Type::Int2 | Type::Int4 | Type::Int8) {
+                        return Err(invalid("sequence type must be smallint, integer, or bigint"));
+                    }
+                }
+                SequenceOptions::IncrementBy(by, _) => of.increment = number(by)?,
+                SequenceOptions::MinValue(value) => least = value.as_ref().map(number).transpose()?,
+                SequenceOptions::MaxValue(value) => greatest = value.as_ref().map(number).transpose()?,
+                SequenceOptions::StartWith(value, _) => start = Some(number(value)?),
+                // What is drawn at once is not the statement's to say.
+                SequenceOptions::Cache(_) => {}
+                SequenceOptions::Cycle(no) => of.cycles = !no,
+                SequenceOptions::OwnedBy(owner) => of.owner = owner.as_ref().map(column_of).transpose()?.flatten(),
+            }
+        }
+        let rises = of.increment > 0;
+        if of.increment == 0 {
+            return Err(invalid("INCREMENT must not be zero"));
+        }
+        let end = greatest_of(of.of);
+        of.least = least.unwrap_or(if rises { 1 } else { -end - 1 });
+        of.greatest = greatest.unwrap_or(if rises { end } else { -1 });
+        of.start = start.unwrap_or(if rises { of.least } else { of.greatest });
+        of.first = of.start;
+        let (least, greatest, start) = (of.least, of.greatest, of.start);
+        if greatest > end || greatest < -end - 1 {
+            return Err(invalid(format!("MAXVALUE ({greatest}) is out of range for sequence data type {}", of.of)));
+        }
+        if least > end || least < -end - 1 {
+            return Err(invalid(format!("MINVALUE ({least}) is out of range for sequence data type {}", of.of)));
+        }
+        if least >= greatest {
+            return Err(invalid(format!("MINVALUE ({least}) must be less than MAXVALUE ({greatest})")));
+        }
+        if start < least {
+            return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({least})")));
+        }
+        if start > greatest {
+            return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({greatest})")));
+        }
+        Ok(of)
+    }
+
+    /// Gives a column a sequence of its own, and answers the text of its default.
+    pub(super) fn own_sequence(
+        &mut self,
+        draft: &mut Draft,
+        column: &Column,
+        options: &[SequenceOptions],
+        is_internal: bool,
+    ) -> Result<String, SqlError> {
+        let base = column.of.base;
+        if !matches!(base, Type::Int2 | Type::Int4 | Type::Int8) {
+            return Err(invalid("identity column type must be smallint, integer, or bigint"));
+        }
+        let first = format!("{}_{}_seq", draft.name, column.name);
+        let is_own = |name: &str| draft.objects.iter().any(|(own, _)| own == name);
+        let name = free_name(&|name| Ok(is_own(name) || self.catalog.is_taken(name)?), &first)?;
+        let of = SequenceDefinition::rising(self.catalog.new_number(), base);
+        let of = self.sequence_with(of, options)?;
+        let owner = Some((draft.name.clone(), column.name.clone()));
+        let sequence = SequenceDefinition { owner, is_internal, ..of };
+        draft.objects.push((name.clone(), Some(NewObject::Sequence(sequence, None))));
+        Ok(format!("nextval('{}')", name.replace('\'', "''")))
+    }
+
+    /// A function of sequences.
+    pub(super) fn sequence_function(
+        &mut self,
+        name: &str,
+        arguments: &[&ast::Expr],
+    ) -> Result<Option<Typed>, SqlError> {
+        let (draw, rest) = match (name, arguments) {
+            ("nextval", [of]) => {
+                let sequence = self.named_sequence(of)?;
+                sequence.prepare(BLOCK)?;
+                (Draw::Next(sequence), &[][..])
+            }
+            ("currval", [of]) => (Draw::Current(self.named_sequence(of)?), &[][..]),
+            ("lastval", []) => (Draw::Last, &[][..]),
+            ("setval", [of, rest @ ..]) if matches!(rest.len(), 1 | 2) => {
+                let sequence = self.named_sequence(of)?;
+                sequence.find()?;
+                (Draw::Set(sequence), rest)
+            }
+            _ => return Ok(None),
+        };
+        let types = [Type::Int8, Type::Bool];
+        let rest = rest.iter().zip(types).map(|(expr, of)| {
+            let value = self.expr(expr)?;
+            Ok(self.cast(value, of.into(), Place::Implicit)?.expr)
+        });
+        let rest = rest.collect::<Result<_, SqlError>>()?;
+        Ok(Some(Typed::new(self.drawing(draw, rest), Type::Int8)))
+    }
+
+    pub(super) fn drawing(&self, draw: Draw, arguments: Box<[Expr]>) -> Expr {
+        Expr::Drawn(Drawing { draw: draw.into(), drawn: self.drawn.clone() }, arguments)
+    }
+
+    fn named_sequence(&self, expr: &ast::Expr) -> Result<std::sync::Arc<Sequence>, SqlError> {
+        let inner = match expr {
+            ast::Expr::Cast { expr, .. } => expr,
+            other => other,
+        };
+        match inner {
+            ast::Expr::Value(value) => match &value.value {
+                ast::Value::SingleQuotedString(text) => {
+                    let expr = crate::parse::expression(text)?;
+                    let parts = match expr {
+                        ast::Expr::Identifier(name) => vec![name],
+                        ast::Expr::CompoundIdentifier(parts) => parts,
+                        _ => return Err(SqlError::new(SqlState("42602"), "invalid name syntax")),
+                    };
+                    self.catalog.sequence(&object_name(&ast::ObjectName::from(parts))?)
+                }
+                _ => Err(SqlError::unsupported("a sequence that is not named by a literal")),
+            },
+            _ => Err(SqlError::unsupported("a sequence that is not named by a literal")),
+        }
+    }
+}
+
+/// The table and the column of `OWNED BY`.
+fn column_of(name: &ast::ObjectName) -> Result<Option<(String, String)>, SqlError> {
+    let parts: Option<Vec<_>> = name.0.iter().map(ast::ObjectNamePart::as_ident).collect();
+    match parts.as_deref() {
+        Some([none]) if folded(none) == "none" => Ok(None),
+        Some([.., table, column]) => Ok(Some((folded(table), folded(column)))),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")),
+    }
+}

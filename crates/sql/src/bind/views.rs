@@ -1,0 +1,168 @@
+//! Views: queries with a name, which a FROM that names them has in its place.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::query::Query;
+use super::{Binder, folded, object_name};
+use crate::catalog::{Object, View, taken};
+use crate::error::{SqlError, SqlState};
+use crate::statement::{Definition, NewObject};
+
+impl Binder<'_> {
+    /// The rows of a view. Nothing around it is seen from inside.
+    pub(super) fn view(&mut self, view: &View) -> Result<Query, SqlError> {
+        let statements = crate::parse::statements(&view.query)?;
+        let Some(ast::Statement::Query(query)) = statements.first() else {
+            return Err(SqlError::internal("a view that is no query"));
+        };
+        let (scopes, tables) = (std::mem::take(&mut self.scopes), std::mem::take(&mut self.tables));
+        let start = std::mem::replace(&mut self.from_start, 0);
+        let aggregates = self.aggregates.take();
+        let bound = self.query(query);
+        (self.scopes, self.tables, self.from_start, self.aggregates) = (scopes, tables, start, aggregates);
+        let mut bound = bound?;
+        bound.columns.iter_mut().zip(&view.columns).for_each(|(column, name)| column.name.clone_from(name));
+        Ok(bound)
+    }
+
+    pub(crate) fn create_view(&mut self, create: &ast::CreateView) -> Result<Definition, SqlError> {
+        if create.materialized || create.temporary || create.or_alter {
+            return Err(SqlError::unsupported("CREATE MATERIALIZED VIEW, and TEMPORARY VIEW"));
+        }
+        let name = object_name(&create.name)?;
+        let old = match self.catalog.object(&name)? {
+            Some(Object::View(old)) if create.or_replace => Some(old),
+            Some(_) if create.or_replace => {
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a view")));
+            }
+            None if !self.catalog.is_taken(&name)? => None,
+            _ => return Err(taken(&name)),
+        };
+        self.catalog.named.borrow_mut().clear();
+        let bound = self.query(&create.query)?;
+        let mut about = self.catalog.named.take();
+        about.sort_unstable();
+        about.dedup();
+        let mut columns: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
+        if create.columns.len() > columns.len() {
+            let message = "CREATE VIEW specifies more column names than columns";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        columns.iter_mut().zip(&create.columns).for_each(|(column, new)| *column = folded(&new.name));
+        if let Some(twice) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name)) {
+            let message = format!("column \"{}\" specified more than once", twice.1);
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let mut definition = Definition::new("CREATE VIEW");
+        let mut views = Vec::new();
+        if let Some(old) = old {
+            check_columns(&old.columns, &columns)?;
+            self.forget_view(&old, &[], &mut definition)?;
+            views.clone_from(&old.views);
+        }
+        for other in &about {
+            self.note_views(other, &mut definition, &|views| {
+                if !views.contains(&name) {
+                    views.push(name.clone());
+                }
+            })?;
+        }
+        let view = View { name: name.clone(), columns, query: create.query.to_string(), about, views };
+        definition.set_object(&name, Some(NewObject::View(view)));
+        Ok(definition)
+    }
+
+    /// Changes which views an object knows to be about it.
+    fn note_views(
+        &self,
+        name: &str,
+        definition: &mut Definition,
+        change: &dyn Fn(&mut Vec<String>),
+    ) -> Result<(), SqlError> {
+        match self.catalog.object(name)? {
+            Some(Object::Table(table)) => {
+                let mut description = definition.described(&table);
+                change(&mut description.views);
+                definition.closes.push(table.id);
+                definition.set_object(name, Some(NewObject::Table(table, description)));
+            }
+            Some(Object::View(view)) => {
+                let mut view = definition.view(&view);
+                change(&mut view.views);
+                definition.set_object(name, Some(NewObject::View(view)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A view goes: what it is about is told, but for what goes, too.
+    pub(super) fn forget_view(
+        &self,
+        view: &View,
+        going: &[String],
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
+        for other in view.about.iter().filter(|other| !going.contains(other)) {
+            let goes = definition.objects.iter().any(|(name, object)| name == other && object.is_none());
+            if !goes {
+                self.note_views(other, definition, &|views| views.retain(|own| *own != view.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the views that are about an object which goes, or tells of them.
+    pub(super) fn drop_views(
+        &self,
+        (what, views): (&str, &[String]),
+        names: &[String],
+        (cascade, details): (bool, &mut Vec<String>),
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
+        let mut waiting: Vec<(String, String)> = views.iter().map(|view| (view.clone(), what.to_owned())).collect();
+        while let Some((name, of)) = waiting.pop() {
+            let gone = definition.objects.iter().any(|(own, object)| *own == name && object.is_none());
+            let Some(Object::View(view)) = self.catalog.object(&name)?.filter(|_| !gone && !names.contains(&name))
+            else {
+                continue;
+            };
+            details.push(match cascade {
+                true => format!("drop cascades to view {name}"),
+                false => format!("view {name} depends on {of}"),
+            });
+            if cascade {
+                definition.set_object(&name, None);
+                self.forget_view(&view, names, definition)?;
+            }
+            waiting.extend(view.views.iter().map(|other| (other.clone(), format!("view {name}"))));
+        }
+        Ok(())
+    }
+}
+
+/// A view that is replaced keeps its columns, and may get more.
+fn check_columns(old: &[String], new: &[String]) -> Result<(), SqlError> {
+    if new.len() < old.len() {
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, "cannot drop columns from view"));
+    }
+    match old.iter().zip(new).find(|(old, new)| old != new) {
+        None => Ok(()),
+        Some((old, new)) => {
+            let message = format!("cannot change name of view column \"{old}\" to \"{new}\"");
+            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
+        }
+    }
+}
+
+/// A shared view as one of its own.
+impl Definition {
+    fn view(&self, view: &Arc<View>) -> View {
+        match self.objects.iter().rev().find(|(name, _)| *name == view.name) {
+            Some((_, Some(NewObject::View(changed)))) => changed.clone(),
+            _ => View::clone(view),
+        }
+    }
+}

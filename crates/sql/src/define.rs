@@ -1,0 +1,228 @@
+//! How a definition is made in a transaction: `docs/sql.md`, "Definitions".
+
+use std::sync::Arc;
+
+use polychron_base::TableId;
+use polychron_base::clock::Duration;
+use polychron_engine::{Interactive, Protocol};
+use sqlparser::ast;
+
+use crate::bind::NewTable;
+use crate::catalog::{Catalog, Object};
+use crate::connection::Connection;
+use crate::control::Modes;
+use crate::definitions::{Definitions, Kept};
+use crate::error::{SqlError, SqlState};
+use crate::outcome::{Notice, Outcome};
+use crate::plan::{OnConflict, Plan};
+use crate::statement::{Action, Definition, NewObject, Statement};
+use crate::types::Type;
+
+/// How long a definition waits for transactions that use its tables, if nothing else is set.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The error of a row that does not go over into the table as it is to be.
+fn of_copy(error: SqlError) -> SqlError {
+    let message = error.message().to_owned();
+    let named = |at: usize| message.split('"').nth(at).unwrap_or_default();
+    let message = match error.state() {
+        SqlState::UNIQUE_VIOLATION => format!("could not create unique index \"{}\"", named(1)),
+        SqlState::NOT_NULL_VIOLATION => {
+            format!("column \"{}\" of relation \"{}\" contains null values", named(1), named(3))
+        }
+        _ => return error,
+    };
+    SqlError::new(error.state(), message)
+}
+
+/// Tables by their names, and what fills them.
+type Made = (Vec<(String, Object)>, Vec<Plan>);
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    /// The objects as the session sees them, with what its transaction has defined.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let catalog = self.database.catalog();
+        match self.session.changes() {
+            Some(changes) if !changes.is_empty() => Arc::new(catalog.changed(changes)),
+            _ => catalog,
+        }
+    }
+
+    /// Closes the tables of a definition, and then binds it to them as they are. They may have been altered before they were closed.
+    fn close(&mut self, statement: &ast::Statement, first: Definition) -> Result<Definition, SqlError> {
+        let (mut definition, mut closed) = (first, Vec::<TableId>::new());
+        loop {
+            let mut new: Vec<_> = definition.closes.iter().copied().filter(|table| !closed.contains(table)).collect();
+            if new.is_empty() {
+                return Ok(definition);
+            }
+            closed.append(&mut new);
+            self.database.close(&closed, &self.slot, self.lock_timeout)?;
+            match self.bound(statement, &[])?.action {
+                Action::Define(again) => definition = *again,
+                // What was to be dropped has gone, and may be missing.
+                _ => return Ok(Definition::new(definition.tag)),
+            }
+        }
+    }
+
+    /// Binds a statement. Where the protocol finds nothing out while a transaction is open, that stands aside.
+    pub(crate) fn bound(&mut self, statement: &ast::Statement, types: &[Type]) -> Result<Statement, SqlError> {
+        let bound = Statement::bind(&self.catalog(), statement, types, self.session.drawn());
+        if !self.session.is_open() || !bound.as_ref().is_err_and(SqlError::is_from_inside) {
+            return bound;
+        }
+        self.session.pause()?;
+        let bound = Statement::bind(&self.catalog(), statement, types, self.session.drawn());
+        self.session.resume(&self.zone)?;
+        bound
+    }
+
+    /// Makes a definition in the open transaction, which it begins where there is none.
+    pub(crate) fn define(&mut self, statement: &ast::Statement, definition: Definition) -> Result<Outcome, SqlError> {
+        let tag = definition.tag;
+        if let Some((table, index)) = &definition.index
+            && !self.session.is_open()
+        {
+            // Alone, an index is filled while others use the table.
+            self.database.protocol.create_index(table.id, index.clone()).map_err(|error| {
+                let error = SqlError::of_engine(error);
+                let message = format!("could not create unique index \"{}\"", index.name);
+                if error.state() == SqlState::UNIQUE_VIOLATION { SqlError::new(error.state(), message) } else { error }
+            })?;
+            self.database.refresh(table)?;
+            return Ok(Outcome::tagged(tag));
+        }
+        let definition = self.close(statement, definition).map_err(|error| self.session.fail(error.into()))?;
+        let notices = definition.notices.clone();
+        self.make(definition).map_err(|error| self.session.fail(error.into()))?;
+        Ok(Outcome { notices, ..Outcome::tagged(tag) })
+    }
+
+    /// Does what SET says of constraints, and of the time for which locks are waited for; of nothing else.
+    pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
+        let ast::Statement::Set(ast::Set::SingleAssignment { variable, values, .. }) = statement else { return None };
+        let words: Vec<_> = values.iter().map(|value| value.to_string().trim_matches('\'').to_lowercase()).collect();
+        match (variable.to_string().to_lowercase().as_str(), &words[..]) {
+            ("constraints", [names @ .., how]) if how == "deferred" || how == "immediate" => {
+                let names: &[_] = if names == ["all"] { &[] } else { names };
+                self.session.drawn().set_deferred(names, how == "deferred");
+                if !self.session.is_explicit() {
+                    let message = "SET CONSTRAINTS can only be used in transaction blocks";
+                    let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
+                    return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
+                }
+                let checked = if how == "immediate" { self.session.check_deferred(&self.zone) } else { Ok(()) };
+                Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
+            }
+            ("lock_timeout", [time]) => {
+                let digits = time.trim_end_matches(|it: char| !it.is_ascii_digit());
+                let unit = if time.ends_with("ms") || time == digits { 1 } else { 1000 };
+                let Ok(number) = digits.parse::<u64>() else {
+                    let message = format!("invalid value for parameter \"lock_timeout\": \"{time}\"");
+                    let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+                    return Some(Err(self.session.fail(error.into())));
+                };
+                self.lock_timeout = (number > 0).then(|| Duration::from_millis(number.saturating_mul(unit)));
+                Some(Ok(Outcome::tagged("SET")))
+            }
+            _ => None,
+        }
+    }
+
+    fn make(&mut self, mut definition: Definition) -> Result<(), SqlError> {
+        if let Some((table, index)) = definition.index.take() {
+            definition.tables.push(NewTable::with_index(&table, index));
+        }
+        let is_new = Definitions::find(&self.database.protocol)?.is_none();
+        let needs_tables = !definition.tables.is_empty() || is_new;
+        if needs_tables {
+            self.session.pause()?;
+        }
+        let made = self.make_tables(&mut definition);
+        // The transaction goes on, or is begun here, after an error, too: it decides what becomes of that.
+        self.session.begin(Modes::default(), false)?;
+        self.session.resume(&self.zone)?;
+        let (made, copies) = made?;
+        if let Some(script) = self.session.script() {
+            script.made.extend(made.iter().filter_map(|(_, object)| object.table().map(|table| table.id)));
+        }
+        let mut steps = Vec::new();
+        let changed = definition.objects.iter().map(|(name, object)| (name.clone(), self.object(name, object.clone())));
+        let changed: Vec<_> = changed.chain(made.into_iter().map(|(name, object)| (name, Some(object)))).collect();
+        let definitions = Definitions::make(&self.database.protocol)?;
+        for (name, object) in &changed {
+            steps.extend(definitions.steps(name, object.as_ref().map(Kept::of).as_ref())?);
+        }
+        for (name, object) in changed {
+            let before = self.database.catalog().known(&name);
+            self.database.note_pending(&name, before.clone());
+            self.session.change(&name, before, object);
+        }
+        for copy in copies {
+            self.session.run((&copy.into(), &[]), &self.zone).map_err(of_copy)?;
+        }
+        for (plan, values) in steps {
+            let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
+            self.session.run((&plan.into(), &values), &self.zone)?;
+        }
+        for (query, error) in definition.checks {
+            let statements = crate::parse::statements(&query)?;
+            let bound = Statement::bind(&self.catalog(), &statements[0], &[], self.session.drawn())?;
+            let Action::Run(plan) = bound.action else { continue };
+            if self.session.run((&plan.into(), &[]), &self.zone)?.count > 0 {
+                return Err(error);
+            }
+        }
+        for plan in definition.plans {
+            self.session.run((&plan.into(), &[]), &self.zone)?;
+        }
+        Ok(())
+    }
+
+    /// Has the engine make the tables, and answers them with what their first rows come from.
+    fn make_tables(&mut self, definition: &mut Definition) -> Result<Made, SqlError> {
+        Definitions::make(&self.database.protocol)?;
+        let (mut made, mut copies) = (Vec::new(), Vec::new());
+        for NewTable { name, definition, mut description, source } in definition.tables.drain(..) {
+            let (table, engine) = self.database.make_table(definition)?;
+            description.engine = (engine != name).then_some(engine);
+            let table = Arc::new(self.database.describe(&name, table, description));
+            made.push((name, Object::Table(table.clone())));
+            if let Some(source) = source {
+                let (checks, keys, on_conflict) = (Vec::new(), Arc::default(), OnConflict::Fail);
+                copies.push(Plan::Insert { table, source, checks, keys, on_conflict, returning: None });
+            }
+        }
+        Ok((made, copies))
+    }
+
+    fn object(&self, name: &str, new: Option<NewObject>) -> Option<Object> {
+        Some(match new? {
+            NewObject::Table(table, description) => Object::Table(Arc::new(table.redescribed(name, description))),
+            NewObject::Sequence(of, None) => Object::Sequence(self.database.new_sequence(name, of)),
+            NewObject::Sequence(of, Some(sequence)) => Object::Sequence(Arc::new(sequence.altered(name, of))),
+            NewObject::View(view) => Object::View(view.into()),
+        })
+    }
+
+    /// Makes what a transaction that has ended has defined known to all, or nobody, and opens what it had closed.
+    pub(crate) fn finish_definitions(&mut self) {
+        if let Some((script, has_committed)) = self.session.take_ended()
+            && !(script.before.is_empty() && script.made.is_empty())
+        {
+            let nothing = crate::catalog::Changes::new();
+            let (changes, before) =
+                if has_committed { (&script.changes, &script.before) } else { (&nothing, &nothing) };
+            self.database.publish(&script.made, changes, before);
+            self.database.forget_pending(script.before.keys());
+        }
+        if !self.session.is_open() {
+            for sequence in self.session.drawn().take_unsaved() {
+                // What is not stored now is stored with the next number.
+                let _ = sequence.save();
+            }
+            self.database.leave(&self.slot);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! EXPLAIN: a plan in words, in PostgreSQL's form without costs.
+
+use sqlparser::ast;
+
+use crate::bind::{AggregateKind, WindowFunction};
+use crate::datum::{Datum, OwnedDatum};
+use crate::error::SqlError;
+use crate::expr::Expr;
+use crate::plan::{JoinKind, Node, Plan, Scan, SortKey};
+use crate::text::{Zone, write};
+use crate::types::Type;
+
+/// Refuses options that would say more than the plan.
+pub(crate) fn check_options(options: &[ast::UtilityOption]) -> Result<(), SqlError> {
+    let is_off = |option: &ast::UtilityOption| {
+        let value = option.arg.as_ref().map_or_else(String::new, ToString::to_string).to_lowercase();
+        matches!(value.as_str(), "off" | "false" | "0")
+    };
+    let refused = options.iter().find(|option| match option.name.value.to_lowercase().as_str() {
+        "costs" | "verbose" | "settings" | "summary" | "timing" | "buffers" => false,
+        "format" => !option.arg.as_ref().is_some_and(|it| it.to_string().eq_ignore_ascii_case("text")),
+        _ => !is_off(option),
+    });
+    refused.map_or(Ok(()), |option| Err(SqlError::unsupported(format!("EXPLAIN ({option})"))))
+}
+
+/// The lines of a plan.
+pub(crate) fn lines(plan: &Plan) -> Vec<String> {
+    let mut out = Out { lines: Vec::new() };
+    match plan {
+        Plan::Query { node, .. } => out.node(node, 0),
+        Plan::Insert { table, source, .. } => out.change("Insert", &table.name, source),
+        Plan::Update { table, source, .. } => out.change("Update", &table.name, source),
+        Plan::Delete { table, source, .. } => out.change("Delete", &table.name, source),
+        Plan::Truncate(tables) => tables.iter().for_each(|(table, source)| out.change("Truncate", &table.name, source)),
+    }
+    out.lines
+}
+
+struct Out {
+    lines: Vec<String>,
+}
+
+/// What columns are called: `None` where only positions are known.
+type Names<'n> = &'n [String];
+
+/// The names of a node's columns.
+fn names_of(node: &Node) -> Vec<String> {
+    match node {
+        Node::Scan(scan) => scan.columns.iter().map(|&at| scan.table.columns[at].name.clone()).collect(),
+        Node::Project { input, columns } => {
+            let names = names_of(input);
+            columns.iter().map(|expr| in_words(expr, &names)).collect()
+        }
+        Node::Filter { input, .. }
+        | Node::Sort { input, .. }
+        | Node::Distinct { input, .. }
+        | Node::Limit { input, .. } => names_of(input),
+        Node::Join { left, right, .. } => [names_of(left), names_of(right)].concat(),
+        Node::Aggregate { input, groups, aggregates, .. } => {
+            let names = names_of(input);
+            let own = aggregates
+                .iter()
+                .map(|it| call_in_words(&format!("{:?}", it.kind).to_lowercase(), &it.arguments, &names));
+            groups.iter().map(|expr| in_words(expr, &names)).chain(own).collect()
+        }
+        other => (1..=other.width()).map(|at| format!("column{at}")).collect(),
+    }
+}
+
+fn call_in_words(name: &str, arguments: &[Expr], names: Names<'_>) -> String {
+    format!("{name}({})", list(arguments, names))
+}
+
+fn list<'e>(exprs: impl IntoIterator<Item = &'e Expr>, names: Names<'_>) -> String {
+    exprs.into_iter().map(|expr| in_words(expr, names)).collect::<Vec<_>>().join(", ")
+}
+
+fn constant(value: &OwnedDatum) -> String {
+    let of = match value.get() {
+        Datum::Null => return "NULL".to_owned(),
+        Datum::Bool(value) => return value.to_string(),
+        Datum::Int(value) => return value.to_string(),
+        Datum::Timestamp(_) => Type::Timestamp,
+        Datum::Array(_) => Type::Texts,
+        _ => Type::Text,
+    };
+    let mut text = String::new();
+    write(of, value.get(), &Zone::utc(), &mut text);
+    if matches!(value.get(), Datum::Float(_) | Datum::Numeric(_)) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "''"))
+    }
+}
+
+/// An expression over columns of these names.
+fn in_words(expr: &Expr, names: Names<'_>) -> String {
+    let part = |expr: &Expr| in_words(expr, names);
+    let joined = |parts: &[Expr], by: &str| format!("({})", parts.iter().map(part).collect::<Vec<_>>().join(by));
+    match expr {
+        Expr::Constant(value) => constant(value),
+        Expr::Parameter(number) => format!("${}", number + 1),
+        Expr::Column(at) => names.get(*at).cloned().unwrap_or_else(|| format!("column{}", at + 1)),
+        Expr::Outer { level, column } => format!("outer{level}.column{}", column + 1),
+        Expr::Call(function, arguments) if !function.name.starts_with(|it: char| it.is_ascii_alphabetic()) => {
+            match &arguments[..] {
+                [left, right] => format!("({} {} {})", part(left), function.name, part(right)),
+                _ => format!("({} {})", function.name, list(arguments, names)),
+            }
+        }
+        Expr::Call(function, arguments) => call_in_words(function.name, arguments, names),
+        Expr::Cast(_, inner) => part(inner),
+        Expr::Bounded(of, _, inner) => format!("({})::{of}", part(inner)),
+        Expr::And(parts) => joined(parts, " AND "),
+        Expr::Or(parts) => joined(parts, " OR "),
+        Expr::Not(inner) => format!("(NOT {})", part(inner)),
+        Expr::IsNull(inner) => format!("({} IS NULL)", part(inner)),
+        Expr::Is(value, inner) => format!("({} IS {})", part(inner), value.to_string().to_uppercase()),
+        Expr::Distinct(pair) => format!("({} IS DISTINCT FROM {})", part(&pair.0), part(&pair.1)),
+        Expr::Case { .. } => "CASE".to_owned(),
+        Expr::Coalesce(parts) => call_in_words("COALESCE", parts, names),
+        Expr::NullIf(pair) => format!("NULLIF({}, {})", part(&pair.0), part(&pair.1)),
+        Expr::Extreme { is_greatest, of } => call_in_words(if *is_greatest { "GREATEST" } else { "LEAST" }, of, names),
+        Expr::Any { needs_all, value, list: parts, .. } => {
+            let sign = if *needs_all { "<> ALL" } else { "= ANY" };
+            format!("({} {sign} (ARRAY[{}]))", part(value), list(parts, names))
+        }
+        Expr::AnyItem { needs_all, pair, .. } => {
+            let sign = if *needs_all { "ALL" } else { "ANY" };
+            format!("({} = {sign} ({}))", part(&pair.0), part(&pair.1))
+        }
+        Expr::Array { parts, .. } => format!("ARRAY[{}]", list(parts, names)),
+        Expr::Lookup { of, .. } => part(of),
+        Expr::Drawn(drawing, arguments) => call_in_words(drawing.draw.name(), arguments, names),
+        Expr::Subquery(subquery) => format!("(SubPlan {})", subquery.id),
+        Expr::Aggregate(at) | Expr::Window(at) | Expr::Set(at) => format!("column{}", at + 1),
+    }
+}
+
+impl Out {
+    fn line(&mut self, depth: usize, text: String) {
+        let line = if depth == 0 { text } else { format!("{}->  {text}", " ".repeat(depth * 6 - 4)) };
+        self.lines.push(line);
+    }
+
+    fn more(&mut self, depth: usize, text: String) {
+        self.lines.push(format!("{}{text}", " ".repeat(depth * 6 + 2)));
+    }
+
+    fn change(&mut self, verb: &str, table: &str, source: &Node) {
+        self.line(0, format!("{verb} on {table}"));
+        self.node(source, 1);
+    }
+
+    fn node(&mut self, node: &Node, depth: usize) {
+        match node {
+            Node::Nothing => self.line(depth, "Result".to_owned()),
+            Node::Rows(_) => self.line(depth, "Values Scan".to_owned()),
+            Node::Series(_) => self.line(depth, "Function Scan on generate_series".to_owned()),
+            Node::Scan(scan) => self.scan(scan, None, depth),
+            Node::Filter { input, condition } => match &**input {
+                Node::Scan(scan) => self.scan(scan, Some(condition), depth),
+                input => {
+                    self.node(input, depth);
+                    self.more(depth, format!("Filter: {}", in_words(condition, &names_of(input))));
+                }
+            },
+            // What a list computes is no operator of its own.
+            Node::Project { input, .. } => self.node(input, depth),
+            Node::Join { .. } => self.join(node, depth),
+            Node::Aggregate { .. } | Node::Window { .. } => self.gathered(node, depth),
+            Node::Expand { input, .. } => {
+                self.line(depth, "ProjectSet".to_owned());
+                self.node(input, depth + 1);
+            }
+            Node::Sort { input, keys } => {
+                self.line(depth, "Sort".to_owned());
+                self.more(depth, format!("Sort Key: {}", order(keys, &names_of(input))));
+                self.node(input, depth + 1);
+            }
+            Node::Distinct { input, keys } => {
+                self.line(depth, if keys.is_some() { "Unique" } else { "HashAggregate" }.to_owned());
+                self.node(input, depth + 1);
+            }
+            Node::Without { left, right, is_except, is_all } => {
+                let all = if *is_all { " All" } else { "" };
+                self.line(depth, format!("HashSetOp {}{all}", if *is_except { "Except" } else { "Intersect" }));
+                self.node(left, depth + 1);
+                self.node(right, depth + 1);
+            }
+            Node::Kept { id, input, .. } => {
+                self.line(depth, format!("CTE Scan {id}"));
+                self.node(input, depth + 1);
+            }
+            Node::Recursive { first, step, .. } => {
+                self.line(depth, "Recursive Union".to_owned());
+                self.node(first, depth + 1);
+                self.node(step, depth + 1);
+            }
+            Node::Working { id, .. } => self.line(depth, format!("WorkTable Scan {id}")),
+            Node::Limit { input, .. } => {
+                self.line(depth, "Limit".to_owned());
+                self.node(input, depth + 1);
+            }
+            Node::Append(inputs) => {
+                self.line(depth, "Append".to_owned());
+                inputs.iter().for_each(|input| self.node(input, depth + 1));
+            }
+        }
+    }
+
+    /// Groups and windows.
+    fn gathered(&mut self, node: &Node, depth: usize) {
+        match node {
+            Node::Aggregate { input, groups, sets, .. } => {
+                let name = if groups.is_empty() { "Aggregate" } else { "HashAggregate" };
+                self.line(depth, name.to_owned());
+                let names = names_of(input);
+                let is_one = sets.len() == 1;
+                for set in sets.iter().filter(|_| !groups.is_empty()) {
+                    let keys = list(set.iter().map(|&at| &groups[at]), &names);
+                    let keys = if keys.is_empty() { "()".to_owned() } else { keys };
+                    self.more(depth, format!("{}: {keys}", if is_one { "Group Key" } else { "Hash Key" }));
+                }
+                self.node(input, depth + 1);
+            }
+            Node::Window { input, calls, .. } => {
+                self.line(depth, "WindowAgg".to_owned());
+                let has_aggregate = calls.iter().any(|call| matches!(&call.function, WindowFunction::Aggregate(it) if it.kind != AggregateKind::CountRows));
+                if has_aggregate {
+                    self.more(depth, "Frame: kept while it grows".to_owned());
+                }
+                self.node(input, depth + 1);
+            }
+            _ => {}
+        }
+    }
+
+    fn join(&mut self, node: &Node, depth: usize) {
+        let Node::Join { left, right, on, kind, keys, .. } = node else { return };
+        let side = match kind {
+            JoinKind::Inner => "",
+            JoinKind::Left => " Left",
+            JoinKind::Full => " Full",
+        };
+        let names = [names_of(left), names_of(right)].concat();
+        let is_hashed = keys.as_ref().is_some_and(|keys| !keys.is_empty());
+        let name = match is_hashed {
+            true if side.is_empty() => "Hash Join".to_owned(),
+            true => format!("Hash{side} Join"),
+            false if side.is_empty() => "Nested Loop".to_owned(),
+            false => format!("Nested Loop{side} Join"),
+        };
+        self.line(depth, name);
+        if let Some(on) = on {
+            self.more(
+                depth,
+                format!("{}: {}", if is_hashed { "Hash Cond" } else { "Join Filter" }, in_words(on, &names)),
+            );
+        }
+        self.node(left, depth + 1);
+        self.node(right, depth + 1);
+    }
+
+    fn scan(&mut self, scan: &Scan, condition: Option<&Expr>, depth: usize) {
+        let index = &scan.table.indexes[scan.path.index];
+        let names = names_of(&Node::Scan(scan.clone()));
+        let backward = if scan.path.is_backward { " Backward" } else { "" };
+        if !scan.path.is_narrow() && scan.path.is_backward {
+            self.line(depth, format!("Index Scan Backward using {} on {}", index.name, scan.table.name));
+        } else if !scan.path.is_narrow() {
+            self.line(depth, format!("Seq Scan on {}", scan.table.name));
+        } else {
+            self.line(depth, format!("Index Scan{backward} using {} on {}", index.name, scan.table.name));
+            let column = |position: usize| scan.table.columns[index.columns[position]].name.as_str();
+            let equal = scan.path.equal.iter().enumerate();
+            let mut parts: Vec<_> =
+                equal.map(|(at, value)| format!("({} = {})", column(at), in_words(value, &[]))).collect();
+            let behind = scan.path.equal.len();
+            let (is_ascending, has_next) = (index.is_ascending(behind), behind < index.columns.len());
+            for (bound, is_lower) in [(&scan.path.lower, true), (&scan.path.upper, false)] {
+                let Some((value, is_included)) = bound.as_ref().filter(|_| has_next) else { continue };
+                let sign = if is_lower == is_ascending { ">" } else { "<" };
+                let sign = if *is_included { format!("{sign}=") } else { sign.to_owned() };
+                parts.push(format!("({} {sign} {})", column(behind), in_words(value, &[])));
+            }
+            let all = if let [one] = &parts[..] { one.clone() } else { format!("({})", parts.join(" AND ")) };
+            self.more(depth, format!("Index Cond: {all}"));
+        }
+        if let Some(condition) = condition {
+            self.more(depth, format!("Filter: {}", in_words(condition, &names)));
+        }
+    }
+}
+
+fn order(keys: &[SortKey], names: Names<'_>) -> String {
+    let keys = keys.iter().map(|key| {
+        let direction = if key.is_descending { " DESC" } else { "" };
+        let nulls = match (key.is_descending, key.nulls_first) {
+            (false, true) => " NULLS FIRST",
+            (true, false) => " NULLS LAST",
+            _ => "",
+        };
+        format!("{}{direction}{nulls}", in_words(&key.expr, names))
+    });
+    keys.collect::<Vec<_>>().join(", ")
+}

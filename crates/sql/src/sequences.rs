@@ -1,0 +1,429 @@
+//! Sequences: numbers that are given out once each, whatever becomes of the transactions that ask for them.
+//!
+//! A sequence has its last number in memory. The database keeps up to where numbers may have been given out, which a transaction of its own moves on by a block of
+//! them before the first number of the block is given out; so what a crash leaves out is a part of a block. The number of a row without a primary key comes
+//! from a sequence, too, of which each connection takes blocks, so that their insertions do not meet.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::{ForeignKey, Source};
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+use crate::exec::foreign_keys::Check;
+use crate::types::Type;
+
+/// Numbers that the database is asked for at once.
+pub(crate) const BLOCK: i128 = 4096;
+
+/// Row numbers that the database is asked for at once, and that a connection takes of them.
+pub(crate) const ROW_BLOCKS: (i128, i128) = (1 << 16, 256);
+
+/// What a sequence is defined as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SequenceDefinition {
+    /// By which the database knows its numbers: each sequence has another one, and one that begins again gets a new one.
+    pub(crate) number: i64,
+    pub(crate) of: Type,
+    pub(crate) increment: i64,
+    pub(crate) least: i64,
+    pub(crate) greatest: i64,
+    pub(crate) start: i64,
+    /// Where it begins, which `RESTART WITH` can say.
+    pub(crate) first: i64,
+    pub(crate) cycles: bool,
+    /// The table and the column with which it goes.
+    pub(crate) owner: Option<(String, String)>,
+    /// It belongs to an identity column.
+    pub(crate) is_internal: bool,
+}
+
+/// A sequence.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    pub(crate) name: String,
+    pub(crate) definition: SequenceDefinition,
+    state: Arc<Mutex<State>>,
+}
+
+/// Where a sequence is.
+struct State {
+    source: Option<Weak<dyn Source>>,
+    /// Whether the database was asked where it is.
+    is_known: bool,
+    /// The last number that was given out.
+    last: Option<i64>,
+    /// Up to where numbers may be given out.
+    granted: Option<i64>,
+    /// The same as the database has it: another one where the sequence has begun again.
+    stored: Option<i64>,
+    /// The database does not know it yet: the protocol runs no other transaction beside the one that was open.
+    is_unsaved: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "State({:?}, {:?})", self.last, self.granted)
+    }
+}
+
+impl SequenceDefinition {
+    /// The numbers of rows without a primary key.
+    pub(crate) fn of_rows(number: i64) -> Self {
+        Self::rising(number, Type::Int8)
+    }
+
+    /// Numbers from 1 on.
+    pub(crate) fn rising(number: i64, of: Type) -> Self {
+        let greatest = greatest_of(of);
+        let (owner, is_internal) = (None, false);
+        Self { number, of, increment: 1, least: 1, greatest, start: 1, first: 1, cycles: false, owner, is_internal }
+    }
+}
+
+/// The greatest number of an integer type.
+pub(crate) fn greatest_of(of: Type) -> i64 {
+    match of {
+        Type::Int2 => i16::MAX.into(),
+        Type::Int4 => i32::MAX.into(),
+        _ => i64::MAX,
+    }
+}
+
+impl Sequence {
+    pub(crate) fn new(name: &str, definition: SequenceDefinition, source: Option<Weak<dyn Source>>) -> Self {
+        let state = State { source, is_known: false, last: None, granted: None, stored: None, is_unsaved: false };
+        Self { name: name.to_owned(), definition, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The same sequence under another name or with other bounds.
+    pub(crate) fn altered(&self, name: &str, definition: SequenceDefinition) -> Self {
+        Self { name: name.to_owned(), definition, state: self.state.clone() }
+    }
+
+    fn state(&self) -> Result<MutexGuard<'_, State>, SqlError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_known {
+            let source = state.source.as_ref().and_then(Weak::upgrade);
+            let granted = source.map_or(Ok(None), |source| source.granted(self.definition.number))?;
+            (state.last, state.granted, state.stored, state.is_known) = (granted, granted, granted, true);
+        }
+        Ok(state)
+    }
+
+    /// The number behind `last`, if there is one without beginning again.
+    fn behind(&self, last: Option<i64>, steps: i128) -> i128 {
+        let of = &self.definition;
+        last.map_or(i128::from(of.first) + i128::from(of.increment) * (steps - 1), |last| {
+            i128::from(last) + i128::from(of.increment) * steps
+        })
+    }
+
+    fn is_within(&self, number: i128) -> bool {
+        (i128::from(self.definition.least)..=i128::from(self.definition.greatest)).contains(&number)
+    }
+
+    /// Finds out where it is, before a transaction asks.
+    pub(crate) fn find(&self) -> Result<(), SqlError> {
+        self.state().map(drop)
+    }
+
+    /// Asks the database for numbers before they are needed, where fewer than half a block are left.
+    pub(crate) fn prepare(&self, block: i128) -> Result<(), SqlError> {
+        let mut state = self.state()?;
+        let bounds = (self.definition.least.into(), self.definition.greatest.into());
+        let half = self.behind(state.last, block / 2).clamp(bounds.0, bounds.1);
+        if !self.is_granted(&state, half) {
+            self.grant(&mut state, half, block / 2)?;
+        }
+        Ok(())
+    }
+
+    fn is_granted(&self, state: &State, number: i128) -> bool {
+        let Some(granted) = state.granted.map(i128::from) else { return false };
+        if self.definition.increment > 0 { number <= granted } else { number >= granted }
+    }
+
+    /// Has the database know that numbers up to a block behind this one may be given out. Where others have gone on meanwhile, it goes on behind them: then the
+    /// answer is no.
+    fn grant(&self, state: &mut State, number: i128, block: i128) -> Result<bool, SqlError> {
+        let of = &self.definition;
+        let last = number + i128::from(of.increment) * (block - 1);
+        self.move_to(state, last.clamp(of.least.into(), of.greatest.into()) as i64)
+    }
+
+    fn move_to(&self, state: &mut State, last: i64) -> Result<bool, SqlError> {
+        let granted = match state.source.as_ref().and_then(Weak::upgrade) {
+            Some(source) => source.grant(self.definition.number, state.stored, last),
+            None => Ok(Some(last)),
+        };
+        if granted.as_ref().is_err_and(SqlError::is_from_inside) {
+            // Nobody else runs meanwhile, and the connection has it stored before it answers that its transaction has ended.
+            (state.granted, state.is_unsaved) = (Some(last), true);
+            return Ok(true);
+        }
+        let granted = granted?;
+        state.is_unsaved = false;
+        let is_ours = granted == Some(last);
+        if !is_ours {
+            state.last = granted;
+        }
+        (state.granted, state.stored) = (granted, granted);
+        Ok(is_ours)
+    }
+
+    /// Stores what could not be stored while a transaction was open.
+    pub(crate) fn save(&self) -> Result<(), SqlError> {
+        let mut state = self.state()?;
+        match state.granted.filter(|_| state.is_unsaved) {
+            Some(granted) => self.move_to(&mut state, granted).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn is_unsaved(&self) -> bool {
+        self.state().is_ok_and(|state| state.is_unsaved)
+    }
+
+    /// The next number, and how many more come behind it, as many as `count` at most.
+    fn take(&self, count: i128, block: i128) -> Result<(i64, i128), SqlError> {
+        let (mut state, of) = (self.state()?, &self.definition);
+        loop {
+            let mut next = self.behind(state.last, 1);
+            if !self.is_within(next) {
+                if !of.cycles {
+                    let (end, bound) = if of.increment > 0 { ("maximum", of.greatest) } else { ("minimum", of.least) };
+                    let message = format!("nextval: reached {end} value of sequence \"{}\" ({bound})", self.name);
+                    return Err(SqlError::new(SqlState::SEQUENCE_LIMIT, message));
+                }
+                next = if of.increment > 0 { of.least } else { of.greatest }.into();
+                state.granted = None;
+            }
+            let mut last = next + i128::from(of.increment) * (count - 1);
+            if !self.is_within(last) {
+                last = next;
+            }
+            if !self.is_granted(&state, last) && !self.grant(&mut state, last, block)? {
+                continue;
+            }
+            state.last = Some(last as i64);
+            return Ok((next as i64, (last - next) / i128::from(of.increment)));
+        }
+    }
+
+    /// Goes on behind this number, or with it.
+    fn set(&self, number: i64, is_called: bool) -> Result<(), SqlError> {
+        let of = &self.definition;
+        if !self.is_within(number.into()) {
+            let bounds = format!("({}..{})", of.least, of.greatest);
+            let message = format!("setval: value {number} is out of bounds for sequence \"{}\" {bounds}", self.name);
+            return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+        }
+        let mut state = self.state()?;
+        // What comes before the first number may be outside of the type.
+        let last = if is_called { Some(number) } else { number.checked_sub(of.increment) };
+        let Some(last) = last else { return Err(SqlError::unsupported("setval to the end of bigint")) };
+        while !self.move_to(&mut state, last)? {}
+        state.last = Some(last);
+        Ok(())
+    }
+}
+
+/// What a connection knows of sequences.
+#[derive(Debug, Default)]
+pub(crate) struct Drawn {
+    inner: Mutex<DrawnInner>,
+}
+
+#[derive(Debug, Default)]
+struct DrawnInner {
+    /// The last numbers that it was given, by the sequences' own.
+    last: HashMap<i64, i64>,
+    /// The sequence that it was given one of last.
+    latest: Option<(i64, i64)>,
+    /// Row numbers that it has taken: the next one, and how many there are.
+    rows: HashMap<i64, (i64, i128)>,
+    /// The numbers that the transaction was given, and how many of them it was given again since it was begun anew.
+    given: Vec<i64>,
+    again: usize,
+    /// Sequences that are to be stored when the transaction has ended.
+    unsaved: Vec<Arc<Sequence>>,
+    /// What is to be looked at before the transaction commits.
+    deferred: Vec<Check>,
+    /// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
+    all_deferred: Option<bool>,
+    named_deferred: HashMap<String, bool>,
+}
+
+impl Drawn {
+    fn inner(&self) -> MutexGuard<'_, DrawnInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transaction begins.
+    pub(crate) fn begin(&self) {
+        let mut inner = self.inner();
+        inner.given.clear();
+        inner.again = 0;
+        inner.deferred.clear();
+        inner.all_deferred = None;
+        inner.named_deferred.clear();
+    }
+
+    /// Whether a foreign key is looked at when the transaction commits.
+    pub(crate) fn is_deferred(&self, key: &ForeignKey) -> bool {
+        let inner = self.inner();
+        let said = inner.named_deferred.get(&key.name).copied().or(inner.all_deferred);
+        key.deferrable && said.unwrap_or(key.deferred)
+    }
+
+    /// Sequences that are to be stored now.
+    pub(crate) fn take_unsaved(&self) -> Vec<Arc<Sequence>> {
+        std::mem::take(&mut self.inner().unsaved)
+    }
+
+    fn note_unsaved(&self, sequence: &Arc<Sequence>) {
+        if sequence.is_unsaved() {
+            self.inner().unsaved.push(sequence.clone());
+        }
+    }
+
+    pub(crate) fn defer(&self, check: Check) {
+        self.inner().deferred.push(check);
+    }
+
+    /// How much is deferred; what comes behind it later may be undone.
+    pub(crate) fn deferred_count(&self) -> usize {
+        self.inner().deferred.len()
+    }
+
+    pub(crate) fn forget_deferred(&self, count: usize) {
+        self.inner().deferred.truncate(count);
+    }
+
+    /// What is to be looked at now.
+    pub(crate) fn take_deferred(&self) -> Vec<Check> {
+        std::mem::take(&mut self.inner().deferred)
+    }
+
+    /// What `SET CONSTRAINTS` says: of all foreign keys, or of those that it names.
+    pub(crate) fn set_deferred(&self, names: &[String], deferred: bool) {
+        let mut inner = self.inner();
+        if names.is_empty() {
+            inner.all_deferred = Some(deferred);
+            inner.named_deferred.clear();
+        }
+        inner.named_deferred.extend(names.iter().map(|name| (name.clone(), deferred)));
+    }
+
+    /// The statements of a transaction run again: they are given what they were given.
+    pub(crate) fn repeat(&self) {
+        let mut inner = self.inner();
+        inner.again = 0;
+        inner.deferred.clear();
+    }
+}
+
+/// What is asked of sequences.
+#[derive(Debug)]
+pub(crate) enum Draw {
+    Next(Arc<Sequence>),
+    /// The number of a row.
+    Row(Arc<Sequence>),
+    Current(Arc<Sequence>),
+    Last,
+    Set(Arc<Sequence>),
+}
+
+impl Draw {
+    /// The function that asks.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Next(_) | Self::Row(_) => "nextval",
+            Self::Current(_) => "currval",
+            Self::Last => "lastval",
+            Self::Set(_) => "setval",
+        }
+    }
+}
+
+/// A question to sequences in an expression, with the connection that asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawing {
+    pub(crate) draw: Arc<Draw>,
+    pub(crate) drawn: Arc<Drawn>,
+}
+
+impl Drawing {
+    pub(crate) fn answer<'a>(&self, arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
+        let number = match &*self.draw {
+            Draw::Next(sequence) => {
+                let number = self.next(sequence)?;
+                self.drawn.note_unsaved(sequence);
+                number
+            }
+            Draw::Row(sequence) => self.row(sequence)?,
+            Draw::Current(sequence) => {
+                let known = self.drawn.inner().last.get(&sequence.definition.number).copied();
+                known.ok_or_else(|| {
+                    let message =
+                        format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+                    SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
+                })?
+            }
+            Draw::Last => self.drawn.inner().latest.map(|(_, number)| number).ok_or_else(|| {
+                let message = "lastval is not yet defined in this session";
+                SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
+            })?,
+            Draw::Set(sequence) => match arguments {
+                [Datum::Int(number), rest @ ..] if rest.iter().all(|it| !it.is_null()) => {
+                    let is_called = !matches!(rest, [Datum::Bool(false)]);
+                    sequence.set(*number, is_called)?;
+                    self.drawn.note_unsaved(sequence);
+                    let mut inner = self.drawn.inner();
+                    if is_called {
+                        inner.last.insert(sequence.definition.number, *number);
+                    }
+                    *number
+                }
+                _ => return Ok(Datum::Null),
+            },
+        };
+        Ok(Datum::Int(number))
+    }
+
+    fn next(&self, sequence: &Sequence) -> Result<i64, SqlError> {
+        let again = {
+            let mut inner = self.drawn.inner();
+            let given = inner.given.get(inner.again).copied();
+            inner.again += usize::from(given.is_some());
+            given
+        };
+        let number = match again {
+            Some(number) => number,
+            None => sequence.take(1, BLOCK)?.0,
+        };
+        let mut inner = self.drawn.inner();
+        if again.is_none() {
+            inner.given.push(number);
+            inner.again += 1;
+        }
+        inner.last.insert(sequence.definition.number, number);
+        inner.latest = Some((sequence.definition.number, number));
+        Ok(number)
+    }
+
+    fn row(&self, sequence: &Sequence) -> Result<i64, SqlError> {
+        let mut inner = self.drawn.inner();
+        let rows = inner.rows.entry(sequence.definition.number).or_default();
+        if rows.1 == 0 {
+            let (first, more) = sequence.take(ROW_BLOCKS.1, ROW_BLOCKS.0)?;
+            *rows = (first, more + 1);
+        }
+        let number = rows.0;
+        *rows = (number.wrapping_add(1), rows.1 - 1);
+        Ok(number)
+    }
+}

@@ -1,0 +1,137 @@
+//! What systems answer to statements.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use polychron_engine::{Common, Interactive, Protocol};
+use polychron_sql::{Connection, SqlDatabase};
+
+/// What a system answers to a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has succeeded.
+    Done {
+        /// How many rows it has answered or changed.
+        count: u64,
+        /// The rows; NULL is `None`.
+        rows: Vec<Vec<Option<String>>>,
+    },
+    /// It has failed.
+    Failed {
+        /// The code of five characters.
+        code: String,
+        /// The first line.
+        message: String,
+    },
+}
+
+impl Answer {
+    /// The code, if it has failed.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Done { .. } => None,
+            Self::Failed { code, .. } => Some(code),
+        }
+    }
+
+    /// The rows in an order that says nothing; none of a failure.
+    pub fn sorted_rows(&self) -> Vec<Vec<Option<String>>> {
+        match self {
+            Self::Done { rows, .. } => {
+                let mut rows = rows.clone();
+                rows.sort_unstable();
+                rows
+            }
+            Self::Failed { .. } => Vec::new(),
+        }
+    }
+
+    /// The one value of the first row.
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Done { rows, .. } => rows.first()?.first()?.as_deref(),
+            Self::Failed { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed { code, message } => write!(out, "ERROR {code}: {message}"),
+            Self::Done { count, rows } => {
+                write!(out, "{count}")?;
+                rows.iter().take(30).try_for_each(|row| {
+                    let values: Vec<_> = row.iter().map(|value| value.as_deref().unwrap_or("NULL")).collect();
+                    write!(out, "\n    {}", values.join("|"))
+                })
+            }
+        }
+    }
+}
+
+/// The code of a statement that panics.
+const PANIC: &str = "panic";
+
+/// What runs statements.
+pub trait System {
+    /// Runs one statement.
+    fn run(&mut self, text: &str) -> Answer;
+}
+
+/// A database of a protocol.
+pub struct Ours<P: Protocol<Worker: Interactive>> {
+    connection: Connection<P>,
+}
+
+impl<P: Protocol<Worker: Interactive>> fmt::Debug for Ours<P> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(P::NAME)
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Ours<P> {
+    /// A connection to an empty database.
+    ///
+    /// # Panics
+    /// When the protocol cannot be opened with its defaults.
+    pub fn new() -> Self {
+        Self::several(1).remove(0)
+    }
+
+    /// So many connections to one empty database.
+    ///
+    /// # Panics
+    /// As [`Ours::new`].
+    pub fn several(count: usize) -> Vec<Self> {
+        let protocol = P::open(P::Options::default(), Common::default()).expect("the defaults are valid");
+        let database: Arc<SqlDatabase<P>> = SqlDatabase::open(protocol);
+        let connect = || Connection::open(&database).expect("there are more workers than connections");
+        (0..count).map(|_| Self { connection: connect() }).collect()
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Default for Ours<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> System for Ours<P> {
+    fn run(&mut self, text: &str) -> Answer {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.connection.execute(text, &[])));
+        // No statement panics: an answer of its own, so that what leads there is shrunk as other differences are.
+        let Ok(ended) = ran else {
+            return Answer::Failed { code: PANIC.into(), message: "a panic".into() };
+        };
+        match ended {
+            Ok(outcome) => {
+                // PostgreSQL's clients read the count there.
+                let count = outcome.tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+                Answer::Done { count, rows: outcome.texts().collect() }
+            }
+            Err(error) => Answer::Failed { code: error.state().code().into(), message: error.message().into() },
+        }
+    }
+}
