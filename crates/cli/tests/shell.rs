@@ -168,3 +168,33 @@ fn what_cannot_be_opened_is_told_in_a_line() {
         says(&["--protocol", protocol, "--format", "csv"], "SELECT 1 AS a;", (0, "a\n1\n", ""));
     }
 }
+
+#[test]
+fn relations_are_described_as_in_psql() {
+    let definitions = "CREATE TABLE account (id int PRIMARY KEY, owner text NOT NULL, amount numeric(8,2) DEFAULT 5, UNIQUE (owner));\nCREATE INDEX by_amount ON account (amount DESC);\n";
+    let described = r#"                 Table "public.account"
+ Column |     Type     | Collation | Nullable | Default 
+--------+--------------+-----------+----------+---------
+ id     | integer      |           | not null | 
+ owner  | text         |           | not null | 
+ amount | numeric(8,2) |           |          | 5
+Indexes:
+    "account_pkey" PRIMARY KEY, btree (id)
+    "account_owner_key" UNIQUE CONSTRAINT, btree (owner)
+    "by_amount" btree (amount DESC)
+
+"#;
+    says(&["-q"], &format!("{definitions}\\d account\n"), (0, described, ""));
+    let index = "Index \"public.account_owner_key\"\n Column | Type \n--------+------\n owner  | text\nunique, btree, for table \"public.account\"\n\n";
+    says(&["-q"], &format!("{definitions}\\d account_owner_key\n"), (0, index, ""));
+    let tables = "          List of relations\n Schema |  Name   | Type  |  Owner   \n--------+---------+-------+----------\n public | account | table | postgres\n(1 row)\n\n";
+    for command in ["\\d", "\\dt", "\\dt A*", "\\dt public.accoun?"] {
+        says(&["-q"], &format!("{definitions}{command}\n"), (0, tables, ""));
+    }
+    let output = shell(&["-q"], &format!("{definitions}\\di\n\\dn\n"));
+    let out = text(&output.stdout);
+    assert!(out.contains("by_amount") && out.contains("|  Table") && out.contains("List of schemas"), "{out}");
+    says(&[], "\\dt \"A\"*\n", (0, "", "Did not find any relation named \"\"A\"*\".\n"));
+    says(&["-c", "\\d nothing"], "", (1, "", "Did not find any relation named \"nothing\".\n"));
+    says(&["-c", "\\dx"], "", (1, "", "invalid command \\dx\nTry \\? for help.\n"));
+}

@@ -31,6 +31,7 @@ impl Session {
         match (name, words.as_slice()) {
             ("q" | "quit" | "exit", _) => Flow::Quit,
             ("g" | "gx" | "watch", _) => self.run_again(name, &words),
+            (name, words) if name.starts_with('d') && words.len() < 2 => self.describe(name, words.first().copied()),
             ("i" | "include", [path]) => self.include(path),
             ("i" | "include", _) => self.failed("\\i: one file is wanted"),
             ("copy", _) => match self.copy(rest.trim()) {
@@ -88,7 +89,7 @@ impl Session {
         }
     }
 
-    fn failed(&mut self, line: &str) -> Flow {
+    pub(super) fn failed(&mut self, line: &str) -> Flow {
         self.complain(line);
         self.after_failure()
     }
@@ -123,7 +124,12 @@ impl Session {
             "g" => self.execute_as(&text, self.settings.format),
             "gx" => self.execute_as(&text, Format::Expanded),
             _ => match intervals(words) {
-                Ok((seconds, times)) => self.watch(&text, seconds, times),
+                Ok((seconds, times)) => {
+                    let has_pager = std::mem::replace(&mut self.settings.has_pager, false);
+                    let flow = self.watch(&text, seconds, times);
+                    self.settings.has_pager = has_pager;
+                    flow
+                }
                 Err(line) => self.failed(&line),
             },
         }

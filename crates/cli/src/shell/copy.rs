@@ -39,11 +39,7 @@ impl Session {
                 format!("SELECT {} FROM {table}", columns.unwrap_or("*"))
             }
         };
-        let mut answer = None;
-        let result = self.connection.run(&query, &mut |outcome| answer = Some(outcome));
-        self.is_aborted = result.is_err() && self.connection.is_in_transaction();
-        result.map_err(|error| told(&error))?;
-        let outcome = answer.unwrap_or_default();
+        let outcome = self.ask(&query).map_err(|error| told(&error))?;
         let columns: Vec<_> = outcome.columns.iter().map(|(name, of)| column(name, *of)).collect();
         let rows: Vec<_> = outcome.texts().collect();
         let text = csv(&columns, &rows, copy.has_names);

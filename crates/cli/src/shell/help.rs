@@ -10,6 +10,11 @@ Statements end with a semicolon; a command is a line.
   \\p , \\r                show what is typed, or the last statement; forget what is typed
   \\i FILE                run the statements and commands of a file
 
+  \\d                     list tables, views and sequences
+  \\d NAME                describe one of them, or an index; with + views have their query
+  \\dt , \\di , \\dv , \\ds  list tables, indexes, views or sequences; \\dn schemas
+                         a NAME behind them may have * and ?
+
   \\copy TABLE [(COLUMNS)] from 'FILE' csv [header]
   \\copy {TABLE [(COLUMNS)] | (QUERY)} to 'FILE' csv [header]
                          insert the rows of a file as one transaction, or write rows to one
@@ -26,6 +31,10 @@ Statements end with a semicolon; a command is a line.
 
 /// The statements and how they are written, in short.
 const STATEMENTS: &[(&str, &str)] = &[
+    (
+        "ALTER TABLE",
+        "ALTER TABLE [IF EXISTS] name {ADD COLUMN column type [...] | DROP COLUMN column | RENAME [COLUMN column] TO name | ...}",
+    ),
     ("BEGIN", "BEGIN [READ ONLY | READ WRITE]"),
     ("COMMIT", "COMMIT"),
     (
@@ -33,11 +42,17 @@ const STATEMENTS: &[(&str, &str)] = &[
         "CREATE [UNIQUE] INDEX [IF NOT EXISTS] [name] ON table (column [ASC | DESC] [NULLS {FIRST | LAST}] [, ...])",
     ),
     (
+        "CREATE SEQUENCE",
+        "CREATE SEQUENCE [IF NOT EXISTS] name [AS type] [INCREMENT [BY] step] [START [WITH] value] [CYCLE]",
+    ),
+    (
         "CREATE TABLE",
         "CREATE TABLE [IF NOT EXISTS] name (\n    column type [NOT NULL] [DEFAULT value] [PRIMARY KEY] [UNIQUE] [CHECK (condition)] [REFERENCES table] [, ...]\n    [, PRIMARY KEY (columns)] [, UNIQUE (columns)] [, CHECK (condition)] [, FOREIGN KEY (columns) REFERENCES table]\n)",
     ),
+    ("CREATE VIEW", "CREATE [OR REPLACE] VIEW name [(columns)] AS query"),
     ("DELETE", "DELETE FROM table [USING tables] [WHERE condition] [RETURNING values]"),
-    ("DROP TABLE", "DROP TABLE [IF EXISTS] name [, ...]"),
+    ("DROP", "DROP {TABLE | INDEX | VIEW | SEQUENCE} [IF EXISTS] name [, ...] [CASCADE]"),
+    ("EXPLAIN", "EXPLAIN query"),
     (
         "INSERT",
         "INSERT INTO table [(columns)] {VALUES (values) [, ...] | query | DEFAULT VALUES}\n    [ON CONFLICT [(columns)] {DO NOTHING | DO UPDATE SET column = value [, ...] [WHERE condition]}] [RETURNING values]",
@@ -47,7 +62,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("SAVEPOINT", "SAVEPOINT name"),
     (
         "SELECT",
-        "[WITH [RECURSIVE] name AS (query) [, ...]]\nSELECT [DISTINCT] values [FROM tables] [WHERE condition] [GROUP BY values] [HAVING condition]\n    [{UNION | INTERSECT | EXCEPT} [ALL] query] [ORDER BY values] [LIMIT count] [OFFSET count]",
+        "[WITH [RECURSIVE] name AS (query) [, ...]]\nSELECT [DISTINCT] values [FROM tables] [WHERE condition] [GROUP BY values] [HAVING condition] [WINDOW name AS (window)]\n    [{UNION | INTERSECT | EXCEPT} [ALL] query] [ORDER BY values] [LIMIT count] [OFFSET count]",
     ),
     ("SHOW", "SHOW setting"),
     ("UPDATE", "UPDATE table SET column = value [, ...] [FROM tables] [WHERE condition] [RETURNING values]"),

@@ -4,7 +4,9 @@
 //! and commands (`split`), which a [`Session`] runs one after the other; rows become text in `show`.
 
 mod commands;
+mod complete;
 mod copy;
+mod describe;
 mod help;
 mod interactive;
 mod session;

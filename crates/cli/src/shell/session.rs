@@ -108,6 +108,14 @@ impl Session {
         if self.has_failed { self.after_failure() } else { Flow::On }
     }
 
+    /// Answers a query of the shell's own.
+    pub(super) fn ask(&mut self, query: &str) -> Result<Outcome, Error> {
+        let mut answer = None;
+        let result = self.connection.run(query, &mut |outcome| answer = Some(outcome));
+        self.is_aborted = result.is_err() && self.connection.is_in_transaction();
+        result.map(|()| answer.unwrap_or_default())
+    }
+
     pub(super) fn after_failure(&mut self) -> Flow {
         self.has_failed = true;
         if self.settings.stops_on_error && !self.is_interactive { Flow::Failed } else { Flow::On }
@@ -145,7 +153,7 @@ impl Session {
         }
     }
 
-    fn show_error(&self, error: &Error) {
+    pub(super) fn show_error(&self, error: &Error) {
         let (state, message) = (error.state(), error.message());
         match self.settings.verbosity {
             Verbosity::Code => self.say(format_args!("ERROR:  {state}")),
@@ -161,7 +169,7 @@ impl Session {
     }
 
     /// Says something on the standard error, with the place in the script.
-    fn say(&self, line: impl Display) {
+    pub(super) fn say(&self, line: impl Display) {
         match &self.place {
             Some((file, at)) => print_status(format_args!("{file}:{at}: {line}")),
             None => print_status(line),

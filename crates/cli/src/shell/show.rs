@@ -86,28 +86,35 @@ pub(super) fn footer(rows: usize) -> String {
 }
 
 fn aligned(columns: &[Column<'_>], rows: &[Vec<Cell>], null: &str) -> String {
+    table(columns, rows, null, None) + &footer(rows.len()) + "\n"
+}
+
+/// A table with a title in the middle, and nothing behind its rows.
+pub(super) fn table(columns: &[Column<'_>], rows: &[Vec<Cell>], null: &str, title: Option<&str>) -> String {
     if columns.is_empty() {
-        return format!("--\n{}\n", footer(rows.len()));
+        return "--\n".to_owned();
     }
     let names: Vec<_> = columns.iter().map(|column| printable(column.name)).collect();
     let cells = lines_of_rows(rows, null);
     let of_column = |at: usize| widest(cells.iter().flat_map(|row| &row[at])).max(names[at].width());
     let widths: Vec<_> = (0..columns.len()).map(of_column).collect();
+    let mut out = String::new();
+    if let Some(title) = title {
+        let all = widths.iter().map(|width| width + 3).sum::<usize>() - 1;
+        let _ = writeln!(out, "{}{title}", blanks(all.saturating_sub(title.width()) / 2));
+    }
     let heads = names.iter().zip(&widths).map(|(name, width)| {
         let free = width - name.width();
         format!(" {}{name}{} ", blanks(free / 2), blanks(free - free / 2))
     });
-    let mut out = heads.collect::<Vec<_>>().join("|");
-    out.push('\n');
-    out += &widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("+");
-    out.push('\n');
+    let _ = writeln!(out, "{}", heads.collect::<Vec<_>>().join("|"));
+    let rules = widths.iter().map(|width| "-".repeat(width + 2));
+    let _ = writeln!(out, "{}", rules.collect::<Vec<_>>().join("+"));
     for row in &cells {
         for line in 0..row.iter().map(Vec::len).max().unwrap_or(0) {
             aligned_line(columns, &widths, row, line, &mut out);
         }
     }
-    out += &footer(rows.len());
-    out.push('\n');
     out
 }
 
