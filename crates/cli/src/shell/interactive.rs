@@ -13,7 +13,7 @@ use rustyline::{CompletionType, Config, Editor};
 
 use super::complete::Words;
 use super::session::{Flow, Session};
-use super::split::Open;
+use super::split::{Open, Scan};
 use crate::arguments::Shell;
 use crate::interrupt;
 use crate::output::{print_error, print_output};
@@ -27,6 +27,7 @@ struct Typed {
     history: Option<PathBuf>,
     /// What is not run yet.
     text: String,
+    scan: Scan,
     /// All lines since the last statement has ended, for the history.
     entry: String,
     open: Open,
@@ -94,7 +95,14 @@ impl Typed {
             // There is none at first.
             let _ = editor.load_history(path);
         }
-        Ok(Self { editor, history, text: String::new(), entry: String::new(), open: Open::Nothing })
+        Ok(Self {
+            editor,
+            history,
+            text: String::new(),
+            scan: Scan::default(),
+            entry: String::new(),
+            open: Open::Nothing,
+        })
     }
 
     /// Runs what ends with a line.
@@ -110,7 +118,7 @@ impl Typed {
             *text += line;
             text.push('\n');
         }
-        let (open, flow) = session.run_pieces(&mut self.text);
+        let (open, flow) = session.run_pieces(&mut self.text, &mut self.scan);
         self.open = open;
         if open == Open::Nothing && session.pending.is_empty() {
             self.remember();
@@ -131,6 +139,7 @@ impl Typed {
     /// Forgets what is not run.
     fn forget(&mut self) {
         self.text.clear();
+        self.scan = Scan::default();
         self.entry.clear();
         self.open = Open::Nothing;
     }

@@ -29,7 +29,7 @@ use crate::output::print_error;
 use crate::progress::opening;
 use session::{Flow, Session};
 pub use show::Format;
-use split::{Open, next_piece};
+use split::{Open, Scan, next_piece};
 
 /// A statement of a script has failed, and it was to end there.
 const STATEMENT_FAILED: u8 = 3;
@@ -157,7 +157,7 @@ impl Session {
     fn run_lines(&mut self, mut input: impl BufRead, is_input: bool) -> Flow {
         let around = self.reads_input;
         self.reads_input |= is_input;
-        let mut text = String::new();
+        let (mut text, mut scan) = (String::new(), Scan::default());
         let flow = loop {
             let start = text.len();
             match input.read_line(&mut text) {
@@ -173,7 +173,7 @@ impl Session {
             }
             // Nothing ends in other lines.
             if text[start..].contains([';', '\\']) {
-                let flow = self.run_pieces(&mut text).1;
+                let flow = self.run_pieces(&mut text, &mut scan).1;
                 if flow != Flow::On {
                     break flow;
                 }
@@ -184,10 +184,10 @@ impl Session {
     }
 
     /// Runs all of a text that is complete, and leaves the rest, of which the answer says what is open.
-    fn run_pieces(&mut self, text: &mut String) -> (Open, Flow) {
+    fn run_pieces(&mut self, text: &mut String, scan: &mut Scan) -> (Open, Flow) {
         let mut rest = text.as_str();
         let (open, flow) = loop {
-            match next_piece(rest) {
+            match next_piece(rest, scan) {
                 Err(open) => break (open, Flow::On),
                 Ok((piece, behind)) => {
                     rest = behind;
@@ -206,6 +206,6 @@ impl Session {
     /// What a script ends with needs no semicolon.
     fn run_last(&mut self, text: &str) -> Flow {
         let last = std::mem::take(&mut self.pending) + text;
-        if next_piece(&last) == Err(Open::Nothing) { Flow::On } else { self.execute(&last) }
+        if next_piece(&last, &mut Scan::default()) == Err(Open::Nothing) { Flow::On } else { self.execute(&last) }
     }
 }

@@ -25,8 +25,16 @@ pub(super) enum Open {
     Parenthesis,
 }
 
-/// The next piece of a text and what is behind it. `Err`: there is none yet, and what is open.
-pub(super) fn next_piece(text: &str) -> Result<(Piece<'_>, &str), Open> {
+/// How far a text was looked through that has no whole piece yet: before the last part of it that may go on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Scan {
+    at: usize,
+    depth: usize,
+    has_words: bool,
+}
+
+/// The next piece of a text and what is behind it. `Err`: there is none yet, and what is open; it goes on there with the same text and more.
+pub(super) fn next_piece<'t>(text: &'t str, scan: &mut Scan) -> Result<(Piece<'t>, &'t str), Open> {
     let start = text.len() - text.trim_start().len();
     let rest = &text[start..];
     if rest.starts_with('\\') {
@@ -34,19 +42,21 @@ pub(super) fn next_piece(text: &str) -> Result<(Piece<'_>, &str), Open> {
         let behind = rest.get(end + 1..).unwrap_or_default();
         return Ok((Piece::Command(rest[..end].trim_end()), behind));
     }
-    let (end, has_words) = end_of_statement(rest)?;
+    let (end, has_words) = end_of_statement(rest, scan)?;
+    *scan = Scan::default();
     if !has_words && !rest[..end].ends_with(';') {
         // Comments before a command.
-        return next_piece(&rest[end..]);
+        return next_piece(&rest[end..], scan);
     }
     let piece = if rest[..end].ends_with(';') { Piece::Statement(&rest[..end]) } else { Piece::Begun(&rest[..end]) };
     Ok((piece, &rest[end..]))
 }
 
 /// Where the first statement of a text ends: behind its semicolon, or before the backslash of a command; and whether it has more than comments.
-fn end_of_statement(text: &str) -> Result<(usize, bool), Open> {
-    let (mut at, mut depth, mut has_words) = (0, 0_usize, false);
+fn end_of_statement(text: &str, scan: &mut Scan) -> Result<(usize, bool), Open> {
+    let Scan { mut at, mut depth, mut has_words } = *scan;
     while let Some(letter) = text[at..].chars().next() {
+        *scan = Scan { at, depth, has_words };
         let rest = &text[at..];
         let hidden = match letter {
             '\'' => Some((quoted(rest, '\'', is_escaped(text, at)), Open::Quote('\''))),
@@ -142,7 +152,7 @@ mod tests {
     fn pieces(mut text: &str) -> (Vec<String>, Open) {
         let mut pieces = Vec::new();
         loop {
-            match next_piece(text) {
+            match next_piece(text, &mut Scan::default()) {
                 Ok((Piece::Statement(piece) | Piece::Begun(piece) | Piece::Command(piece), rest)) => {
                     pieces.push(piece.to_owned());
                     text = rest;
@@ -191,6 +201,33 @@ mod tests {
         ];
         for (text, wanted) in open {
             assert_eq!(pieces(text), (vec![], wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_comes_in_lines_has_the_same_pieces() {
+        let whole =
+            "SELECT (1,\n 'a;\n;b', -- ;\n $x$;\n;$x$);\n/* ;\n; */ SELECT E'\\';\n;' \\gx\n\\d t\nSELECT \"\n;\";\n";
+        let (mut text, mut scan, mut found) = (String::new(), Scan::default(), Vec::new());
+        for line in whole.split_inclusive('\n') {
+            text += line;
+            while let Ok((Piece::Statement(piece) | Piece::Begun(piece) | Piece::Command(piece), rest)) =
+                next_piece(&text, &mut scan)
+            {
+                found.push(piece.to_owned());
+                text = rest.to_owned();
+            }
+        }
+        assert_eq!((found.len(), found), (5, pieces(whole).0));
+    }
+
+    #[test]
+    fn what_was_looked_through_is_not_looked_at_again() {
+        let (mut text, mut scan) = ("INSERT INTO t VALUES\n".to_owned(), Scan::default());
+        for _ in 0..100 {
+            text += "(1, 'x;y'),\n";
+            assert!(next_piece(&text, &mut scan).is_err());
+            assert!(scan.at + 12 > text.len(), "{} of {}", scan.at, text.len());
         }
     }
 }
