@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use polychron_cli::arguments::{Arguments, Command, parse};
-use polychron_cli::{bench, commands, files, output, pages};
+use polychron_cli::{bench, commands, files, output, pages, shell};
 
 fn main() -> ExitCode {
     let arguments: Arguments = match parse() {
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Command::Standby(given) => commands::standby(&given),
         Command::Export(given) => commands::export(&given),
         Command::Import(given) => commands::import(&given),
+        Command::Shell(given) => shell::run(&given),
         Command::Log(command) => files::log(&command),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };
