@@ -18,7 +18,6 @@ use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbArguments;
 
 use crate::output::{colours_on_errors, print_error, print_status};
-use crate::shell::Format as Shown;
 
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
 #[derive(Debug, Parser)]
@@ -49,7 +48,7 @@ pub enum Command {
     Export(Export),
     /// Insert the rows of a CSV or Parquet file into a table: all of them, or none
     Import(Import),
-    /// Run statements of SQL: typed, of a script, or given here
+    /// Run statements of SQL: typed, of a script, or given here. Needs a program with the feature `shell`
     Shell(Shell),
     /// Look into the log of a database
     #[command(subcommand)]
@@ -187,6 +186,21 @@ pub struct Import {
     /// The file [default: the standard input]
     #[arg(long)]
     pub input: Option<PathBuf>,
+}
+
+/// How a shell shows rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shown {
+    /// A table, as psql shows it
+    Aligned,
+    /// A line of each value, as psql shows it
+    Expanded,
+    /// With a line of names first; NULL is nothing, and an empty text two quotes
+    Csv,
+    /// A list of objects
+    Json,
+    /// A table of Markdown
+    Markdown,
 }
 
 /// Options of `shell`.

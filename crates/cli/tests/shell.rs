@@ -1,4 +1,5 @@
 //! `polychron shell`, as scripts use it.
+#![cfg(feature = "shell")]
 
 use std::fs;
 use std::io::Write as _;

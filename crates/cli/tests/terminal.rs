@@ -1,4 +1,5 @@
 //! `polychron shell` at a terminal.
+#![cfg(feature = "shell")]
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};

@@ -28,7 +28,6 @@ use crate::arguments::Shell;
 use crate::output::print_error;
 use crate::progress::opening;
 use session::{Flow, Session};
-pub use show::Format;
 use split::{Open, Scan, next_piece};
 
 /// A statement of a script has failed, and it was to end there.

@@ -4,20 +4,7 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// How rows are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// A table, as psql shows it
-    Aligned,
-    /// A line of each value, as psql shows it
-    Expanded,
-    /// With a line of names first; NULL is nothing, and an empty text two quotes
-    Csv,
-    /// A list of objects
-    Json,
-    /// A table of Markdown
-    Markdown,
-}
+pub(super) use crate::arguments::Shown as Format;
 
 impl Format {
     /// Its name, as the option has it.
