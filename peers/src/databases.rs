@@ -31,6 +31,10 @@ pub fn all(directory: &Path, postgres: Option<&str>) -> Result<Vec<Box<dyn Peer>
         Box::new(fjalls::Fjall::open(&directory.join("fjall"))?),
         Box::new(sqlites::Sqlite::open(&directory.join("sqlite"))?),
     ];
+    #[cfg(feature = "rocksdb")]
+    peers.push(Box::new(rocks::Rocks::open(&directory.join("rocksdb"))?));
+    #[cfg(not(feature = "rocksdb"))]
+    eprintln!("RocksDB is left out: it takes the feature `rocksdb`, see README.md");
     match postgres {
         Some(parameters) => peers.push(Box::new(servers::Postgres::open(parameters)?)),
         None => eprintln!("PostgreSQL is left out: no --postgres"),
@@ -187,6 +191,55 @@ mod fjalls {
 
         fn read(&mut self, key: u64) -> Result<Option<Value>, Failure> {
             let found = self.pairs.get(key.to_be_bytes())?;
+            Ok(found.map(|found| found.as_ref().try_into()).transpose()?)
+        }
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+mod rocks {
+    use rocksdb::{DB, Options, WriteBatch, WriteOptions};
+
+    use super::*;
+
+    #[derive(Clone)]
+    pub struct Rocks {
+        database: Arc<DB>,
+    }
+
+    impl Rocks {
+        pub fn open(path: &Path) -> Result<Self, Failure> {
+            let mut options = Options::default();
+            options.create_if_missing(true);
+            Ok(Self { database: Arc::new(DB::open(&options, path)?) })
+        }
+    }
+
+    impl Peer for Rocks {
+        fn name(&self) -> &'static str {
+            "RocksDB"
+        }
+
+        fn client(&self) -> Result<Box<dyn Client>, Failure> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Client for Rocks {
+        fn write(&mut self, keys: &[u64], value: &Value) -> Result<(), Failure> {
+            let mut batch = WriteBatch::default();
+            for key in keys {
+                batch.put(key.to_be_bytes(), value);
+            }
+            // Batches of threads that write at one time share a sync.
+            let mut options = WriteOptions::default();
+            options.set_sync(true);
+            self.database.write_opt(batch, &options)?;
+            Ok(())
+        }
+
+        fn read(&mut self, key: u64) -> Result<Option<Value>, Failure> {
+            let found = self.database.get_pinned(key.to_be_bytes())?;
             Ok(found.map(|found| found.as_ref().try_into()).transpose()?)
         }
     }

@@ -48,6 +48,8 @@ pub enum Command {
     Export(Export),
     /// Insert the rows of a CSV or Parquet file into a table: all of them, or none
     Import(Import),
+    /// Run statements of SQL: typed, of a script, or given here. Needs a program with the feature `shell`
+    Shell(Shell),
     /// Look into the log of a database
     #[command(subcommand)]
     Log(LogCommand),
@@ -184,6 +186,57 @@ pub struct Import {
     /// The file [default: the standard input]
     #[arg(long)]
     pub input: Option<PathBuf>,
+}
+
+/// How a shell shows rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shown {
+    /// A table, as psql shows it
+    Aligned,
+    /// A line of each value, as psql shows it
+    Expanded,
+    /// With a line of names first; NULL is nothing, and an empty text two quotes
+    Csv,
+    /// A list of objects
+    Json,
+    /// A table of Markdown
+    Markdown,
+}
+
+/// Options of `shell`.
+#[derive(Debug, Args)]
+pub struct Shell {
+    /// The database's directory; where there is none, one is made [default: a database in memory, gone with the shell]
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+
+    /// Run these statements as one transaction, or one command of the shell such as `\d`; may be given several times
+    #[arg(short, long, value_name = "TEXT")]
+    pub command: Vec<String>,
+
+    /// Run the statements and commands of this file, behind those of --command; `-` is the standard input
+    #[arg(short, long)]
+    pub file: Vec<PathBuf>,
+
+    /// How rows are shown
+    #[arg(long, value_enum, default_value_t = Shown::Aligned)]
+    pub format: Shown,
+
+    /// End at the first statement that fails, with exit code 3
+    #[arg(long)]
+    pub stop_on_error: bool,
+
+    /// Print rows alone, and not what other statements have done
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Change nothing in the directory, and refuse statements that would
+    #[arg(long, requires = "path")]
+    pub read_only: bool,
+
+    /// Concurrency-control protocol; `polychron bench list` names them
+    #[arg(long, default_value = DefaultProtocol::NAME)]
+    pub protocol: String,
 }
 
 /// What can be done with a log.

@@ -1,6 +1,7 @@
 //! `polychron bench`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use polychron::{Database, Durability, Options, Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols};
 use polychron_engine::Common as Shared;
@@ -10,7 +11,7 @@ use polychron_workloads::churn::Churn;
 use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
 use polychron_workloads::modify::Modify;
-use polychron_workloads::run::{self, Observer, Report, Settings, available_bytes};
+use polychron_workloads::run::{self, Observer, Report, RunError, Settings, available_bytes};
 use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
 use polychron_workloads::tatp::Tatp;
@@ -135,15 +136,24 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
 
     fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
         let Self { options, settings, protocol_options, shared, durable, stop, observer } = self;
-        let opened = open::<P>(info, protocol_options, shared, durable, settings.threads).map_err(Refusal::Input)?;
-        let report = run::run::<P, W>(opened.protocol(), options, settings, stop, observer);
-        let report = report.map_err(|error| Refusal::Failure(error.to_string()))?;
-        opened.close().map_err(|error| Refusal::Failure(error.to_string()))?;
-        Ok(report)
+        let opened = open::<P>(info, protocol_options, shared, durable, settings.threads);
+        run_opened(opened, &mut |database| run::run::<P, W>(database, options, settings, stop, observer))
     }
 }
 
-/// The database of a run, whatever its workload. Not inlined, so that it is compiled once for each protocol.
+/// Runs a workload in a database, and closes it. As [`open`], it is compiled once for each protocol, whatever the workload.
+#[inline(never)]
+fn run_opened<P: Protocol>(
+    opened: Result<Database<P>, String>,
+    run: &mut dyn FnMut(&Arc<P>) -> Result<Report, RunError>,
+) -> Result<Report, Refusal> {
+    let opened = opened.map_err(Refusal::Input)?;
+    let report = run(opened.protocol()).map_err(|error| Refusal::Failure(error.to_string()))?;
+    opened.close().map_err(|error| Refusal::Failure(error.to_string()))?;
+    Ok(report)
+}
+
+/// The database of a run. Not inlined, so that it is compiled once for each protocol.
 #[inline(never)]
 fn open<P: Protocol>(
     info: &ProtocolInfo,

@@ -10,6 +10,8 @@ pub mod output;
 pub mod pages;
 pub mod progress;
 pub mod report;
+#[cfg(feature = "shell")]
+pub mod shell;
 
 /// The commit that was built, or `unknown`.
 pub const COMMIT: &str = env!("POLYCHRON_COMMIT");

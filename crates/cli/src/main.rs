@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use polychron_cli::arguments::{Arguments, Command, parse};
+#[cfg(feature = "shell")]
+use polychron_cli::shell;
 use polychron_cli::{bench, commands, files, output, pages};
 
 fn main() -> ExitCode {
@@ -19,6 +21,13 @@ fn main() -> ExitCode {
         Command::Standby(given) => commands::standby(&given),
         Command::Export(given) => commands::export(&given),
         Command::Import(given) => commands::import(&given),
+        #[cfg(feature = "shell")]
+        Command::Shell(given) => shell::run(&given),
+        #[cfg(not(feature = "shell"))]
+        Command::Shell(_) => {
+            output::print_error("this program was built without the shell: build it with `--features shell`");
+            2
+        }
         Command::Log(command) => files::log(&command),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };

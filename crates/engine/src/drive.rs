@@ -27,6 +27,50 @@ pub fn execute<W: Interactive, P: Procedure>(
     until_committed(worker, mode, &mut Running(procedure))
 }
 
+/// As [`execute`], where what drives the transaction is compiled once for all procedures: each attempt takes a virtual call.
+///
+/// # Errors
+/// As there.
+pub fn execute_unnamed<W: Interactive, P: Procedure>(
+    worker: &mut W,
+    mode: Mode,
+    procedure: &mut P,
+) -> Result<P::Output, P::Error> {
+    let mut kept = Kept { procedure, answer: None };
+    let ended = until_unnamed_committed(worker, mode, &mut kept);
+    let answer = kept.answer.take();
+    match (ended, answer) {
+        (Ok(()) | Err(Failure::Own(())), Some(answer)) => answer,
+        (Err(Failure::Engine(error)), answer) => {
+            discard(answer);
+            Err(error.into())
+        }
+        (_, None) => unreachable!("what has run has left its answer"),
+    }
+}
+
+/// [`crate::Worker::execute_batch_with`] by [`execute_unnamed`], one after the other.
+pub fn execute_batch_with<W: Interactive, P: Procedure>(
+    worker: &mut W,
+    procedures: &mut [P],
+    done: &impl Fn(usize, Result<P::Output, P::Error>),
+    others: impl FnOnce(&mut W),
+) {
+    for (position, procedure) in procedures.iter_mut().enumerate() {
+        done(position, execute_unnamed(worker, Mode::ReadWrite, procedure));
+    }
+    others(worker);
+}
+
+#[inline(never)]
+fn until_unnamed_committed<W: Interactive>(
+    worker: &mut W,
+    mode: Mode,
+    body: &mut dyn Unnamed<W>,
+) -> Result<(), Failure<()>> {
+    until_committed(worker, mode, body)
+}
+
 /// Runs `body` in transactions until one commits, has failed for good, or was tried as often as the options allow.
 ///
 /// Which of these it is does not depend on the error that `body` returns, but on the transaction: one that conflicts is run again, whatever
@@ -122,6 +166,9 @@ trait Body<W: Interactive> {
     fn committed(&mut self, output: Self::Output, _scope: Scope) -> Result<Self::Output, Error> {
         Ok(output)
     }
+
+    /// What the last run has answered is not taken.
+    fn discard(&mut self) {}
 }
 
 impl<W: Interactive, O, E: From<Error>, F: FnMut(&mut W::Transaction<'_>) -> Result<O, E>> Body<W> for F {
@@ -151,6 +198,56 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
     }
 }
 
+/// A procedure that keeps what its last run has answered.
+struct Kept<'p, P: Procedure> {
+    procedure: &'p mut P,
+    answer: Option<Result<P::Output, P::Error>>,
+}
+
+/// A [`Body`] whose types are not known.
+trait Unnamed<W: Interactive> {
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<(), Failure<()>>;
+    fn committed(&mut self, scope: Scope) -> Result<(), Error>;
+    fn discard(&mut self);
+}
+
+impl<W: Interactive, P: Procedure> Unnamed<W> for Kept<'_, P> {
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<(), Failure<()>> {
+        let answer = self.procedure.run(transaction);
+        let ended = answer.as_ref().map(|_| ()).map_err(|_| Failure::Own(()));
+        self.answer = Some(answer);
+        ended
+    }
+
+    fn committed(&mut self, scope: Scope) -> Result<(), Error> {
+        if let Some(Ok(output)) = self.answer.take() {
+            self.answer = Some(Ok(report_committed(self.procedure, output, scope)?));
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self) {
+        discard(self.answer.take());
+    }
+}
+
+impl<W: Interactive> Body<W> for dyn Unnamed<W> + '_ {
+    type Output = ();
+    type Error = Failure<()>;
+
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<(), Failure<()>> {
+        Unnamed::run(self, transaction)
+    }
+
+    fn committed(&mut self, (): (), scope: Scope) -> Result<(), Error> {
+        Unnamed::committed(self, scope)
+    }
+
+    fn discard(&mut self) {
+        Unnamed::discard(self);
+    }
+}
+
 /// Tells a procedure that it has committed, in the transaction of this [scope](crate::LazyFutures::future_scope).
 ///
 /// # Errors
@@ -171,7 +268,7 @@ pub fn report_committed<P: Procedure>(
     }
 }
 
-fn until_committed<W: Interactive, B: Body<W>>(
+fn until_committed<W: Interactive, B: Body<W> + ?Sized>(
     worker: &mut W,
     mode: Mode,
     body: &mut B,
@@ -320,7 +417,7 @@ fn run_within<O, E: From<Error>>(limited: Option<&ConflictsSoFar>, run: impl FnO
 }
 
 #[inline]
-fn attempt<W: Interactive, B: Body<W>>(
+fn attempt<W: Interactive, B: Body<W> + ?Sized>(
     worker: &mut W,
     mode: Mode,
     body: &mut B,
@@ -351,6 +448,7 @@ fn attempt<W: Interactive, B: Body<W>>(
                 };
             };
             discard(output);
+            body.discard();
             return if error.is_conflict() { Attempt::Conflict } else { Attempt::Failed(Failure::Engine(error)) };
         }
         Ok(Err(own)) => Failure::Own(own),
@@ -362,6 +460,7 @@ fn attempt<W: Interactive, B: Body<W>>(
         return Attempt::Failed(failure);
     }
     discard(failure);
+    body.discard();
     Attempt::Conflict
 }
 

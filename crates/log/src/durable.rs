@@ -56,7 +56,7 @@ pub enum Wanted {
 /// How a database's files are opened.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What errors call the database.
+    /// The database's name in errors.
     pub path: String,
     /// Which database is to be there.
     pub wanted: Wanted,
@@ -78,7 +78,7 @@ pub struct Durable<D: Disk> {
     opened: OnceLock<Opened<D>>,
 }
 
-/// What an open database has. The threads go first.
+/// The parts of an open database. The threads go first.
 struct Opened<D: Disk> {
     /// Where standbys connect.
     listener: Mutex<Option<Listener>>,
@@ -87,7 +87,7 @@ struct Opened<D: Disk> {
     process: Process,
 }
 
-/// What the threads share. The lock goes last.
+/// The parts that the threads share. The lock goes last.
 struct Parts<D: Disk> {
     log: Arc<Log<D>>,
     manifests: Mutex<Manifests<D>>,
@@ -139,9 +139,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted creation leaves it, and may be opened again.
     pub fn begin(files: &Files<D>, settings: Settings, report: &'r (dyn Fn(Progress) + Sync)) -> Result<Self, Error> {
         let failed = |error: LogError| error.of_database(&settings.path);
-        if let Some(complaint) = settings.log.complaint() {
-            return Err(Error::options(complaint));
-        }
+        settings.log.check()?;
         look(files, &settings, failed)?;
         let lock = files.lock().map_err(|error| failed(error.into()))?;
         let manifests = manifests_of(files, &settings, failed)?;
@@ -172,7 +170,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// Hands out the rows, and answers how many there are.
     ///
     /// # Errors
-    /// What `sink` says, and what is wrong with the rows.
+    /// Errors of `sink`, and faults of the rows.
     pub fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Settings { threads, path, .. } = &self.settings;
@@ -290,7 +288,7 @@ struct Loading<'s> {
 
 /// Why rows were not loaded.
 enum Unloaded {
-    /// What is read is damaged.
+    /// The files are damaged.
     Read(LogError),
     /// The sink refuses them.
     Refused(Error),
@@ -307,7 +305,7 @@ pub trait Load: Sync {
     /// Rows of one table, in no order. Each row comes once in all.
     ///
     /// # Errors
-    /// What ends the recovery.
+    /// The error that ends the recovery.
     fn load(&self, batch: &Batch<'_>) -> Result<(), Error>;
 }
 
@@ -338,7 +336,7 @@ impl<D: Disk> Durable<D> {
         if self.origin.is_here() { Ok(()) } else { Err(Error::OtherProcess) }
     }
 
-    /// What is open, if anything is yet.
+    /// The open parts, if there are any yet.
     #[inline]
     fn opened(&self) -> Result<Option<&Opened<D>>, Error> {
         self.check_process()?;

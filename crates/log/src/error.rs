@@ -31,7 +31,7 @@ pub enum Error {
         first_epoch: u64,
         /// The last epoch that is known to have been durable.
         last_epoch: u64,
-        /// What was found instead.
+        /// The value that was found instead.
         reason: &'static str,
     },
     /// A file of the checkpoint is not as it was written.
@@ -41,7 +41,7 @@ pub enum Error {
         file: String,
         /// Where the damage begins, or is noticed.
         offset: u64,
-        /// What was found instead.
+        /// The value that was found instead.
         reason: &'static str,
     },
     /// It was interrupted, because the database is closed.
@@ -61,14 +61,14 @@ pub enum Error {
     /// Something in a record is not what any record has.
     #[error("the log has a record that is malformed")]
     Record,
-    /// What the log and the checkpoint have of a row contradicts itself.
+    /// The log and the checkpoint contradict each other about a row.
     #[error("the row {} of table {} cannot be recovered: {fault}", OneLine(key), OneLine(table))]
     Row {
         /// The table's name.
         table: String,
         /// The row's key: its values, or its bytes if it has none.
         key: String,
-        /// What is wrong.
+        /// The fault.
         fault: RowFault,
     },
     /// A table's definition is not valid.
@@ -119,9 +119,9 @@ impl Error {
         let path = path.to_owned();
         let reason = self.to_string();
         match self {
-            Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) => match error.cause {
+            Self::Disk(ref error) | Self::Manifest(manifest::Error::Disk(ref error)) => match error.cause {
                 disk::Cause::Locked { holder } => Told::in_use(path, holder),
-                disk::Cause::Full => Told::disk_full(path, reason),
+                disk::Cause::Full if error.is_full() => Told::disk_full(path, reason),
                 // What a manifest names is there.
                 disk::Cause::NotFound => Told::corrupt(path, reason),
                 _ => Told::inaccessible(path, reason),

@@ -90,7 +90,7 @@ impl<'r, D: Disk + Clone> Reading<'r, D> {
     /// Hands out the rows, and answers how many there are.
     ///
     /// # Errors
-    /// What `sink` says, and what is wrong with the rows.
+    /// Errors of `sink`, and faults of the rows.
     pub fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         load(newest, &self.files, &self.found, (self.threads, &self.path), self.report, sink)

@@ -7,7 +7,7 @@ named! {
     pub enum Step {
         /// An epoch's number is raised before the heads of the rings are read.
         RaiseEpochFirst,
-        /// What was sealed in a later epoch waits for the next frame.
+        /// Changes that were sealed in a later epoch wait for the next frame.
         LeaveLaterEpochs,
         /// A ring's room is free again once its records are copied.
         FreeCopied,
@@ -17,7 +17,7 @@ named! {
         AwaitRoom,
         /// A reader waits for what was sealed and is not durable.
         AwaitSealed,
-        /// What was written is synced before it counts as durable.
+        /// Written bytes are synced before they count as durable.
         SyncFrames,
         /// So is the rest of a file that is left for the next one.
         SyncLeftFile,
@@ -25,7 +25,7 @@ named! {
         SyncNames,
         /// Nothing is staged once the log has stopped.
         RefuseStopped,
-        /// What is sealed in a log that has stopped is not durable either.
+        /// Changes that are sealed in a log that has stopped are not durable either.
         LoseLate,
         /// Deletions are staged while the log cannot grow.
         DeleteWhenFull,
@@ -43,13 +43,13 @@ named! {
         AwaitLastPiece,
         /// An epoch is read only if it is whole.
         CutUnfinished,
-        /// What the manifest says was durable must be there.
+        /// Frames that were durable by the manifest must be there.
         KnowFloor,
         /// So must what frames behind the end say.
         LookBehind,
-        /// What cannot be read is read once more.
+        /// A read that fails is tried once more.
         ReadTwice,
-        /// What an opening finds is written again.
+        /// Frames that an opening finds are written again.
         RewriteFound,
         /// An opening has a number of its own.
         RaiseIncarnation,
@@ -65,7 +65,7 @@ named! {
     pub enum OpeningStep {
         /// A directory with other things in it is left alone.
         RefuseForeign,
-        /// What was sealed is durable before a list of tables is that may depend on it.
+        /// Sealed changes are durable before a list of tables that may depend on them.
         FlushFirst,
         /// The log stops when it is not known which tables are durable.
         StopInDoubt,
@@ -125,7 +125,7 @@ named! {
         BeginEpochsAnew,
         /// The next opening of a backup has a number above those of the records that it carries.
         KeepIncarnation,
-        /// Who has read a database that had no lock looks whether it has one now.
+        /// A reader of a database that had no lock looks whether it has one now.
         LookAgain,
     }
 }
@@ -143,7 +143,7 @@ named! {
         KeepOthers,
         /// A point counts only if it covers what the log has before its tables.
         CoverDefinitions,
-        /// What is behind the consistent point is not restored.
+        /// Frames behind the consistent point are not restored.
         DropOpen,
     }
 }
@@ -155,11 +155,11 @@ named! {
         AwaitDurable,
         /// A frame is taken only behind the one that it was written behind.
         FollowPredecessors,
-        /// What comes from a lower incarnation than a standby has seen is refused.
+        /// Frames of a lower incarnation than a standby has seen are refused.
         RefuseLower,
         /// A frame is durable at the standby before what it has is applied.
         AppendFirst,
-        /// What is behind the consistent point waits for a later one.
+        /// Frames behind the consistent point wait for a later one.
         KeepOpen,
         /// A point counts only if it covers what the log has before its tables.
         CoverDefinitions,
@@ -177,7 +177,7 @@ named! {
         ManifestsLast,
         /// A standby that is too far behind says so where it is opened.
         MarkBehind,
-        /// What is there stays if it is another database's, or a later opening's.
+        /// Files of another database, or of a later opening, stay.
         KeepOthers,
         /// A promoted standby has an incarnation that its old primary does not reach.
         RaiseTerm,
@@ -195,7 +195,7 @@ named! {
 named! {
     /// A step of a standby's database that can be left out.
     pub enum StandbyStep {
-        /// What a point closes is applied as one transaction.
+        /// Changes that a point closes are applied as one transaction.
         ApplyAtOnce,
     }
 }
@@ -217,7 +217,7 @@ named! {
         SortPatches,
         /// A patch replaces another one only if it has all of its words.
         CoverPatches,
-        /// What is patched is there.
+        /// The row that is patched is there.
         RefusePatchOfNothing,
         /// A patch ends where its row does.
         RefusePatchBeyondEnd,
@@ -229,7 +229,7 @@ named! {
         DeleteFromCheckpoint,
         /// It leaves once if it was put since.
         ReplaceInCheckpoint,
-        /// What was patched since must be in the checkpoint.
+        /// A row that was patched since must be in the checkpoint.
         AwaitPatched,
         /// It is there once.
         RefuseTwice,

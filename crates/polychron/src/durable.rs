@@ -230,7 +230,7 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Has answers wait until so many standbys have durably what they depend on, beside being durable here: those of [`Durability::Immediate`] and
+    /// Has answers wait until so many standbys, 16 at most, have durably what they depend on, beside being durable here: those of [`Durability::Immediate`] and
     /// [`Durability::Group`], and [`Submission::durable`](crate::Submission::durable). So what was answered is not lost with this machine: of any standbys, all but
     /// this number less one, at least one has all of it. [`StandbyStatus::received`] says which one has most: that one is to take over. With 0, as
     /// unless told otherwise, no answer waits for a standby.
@@ -249,7 +249,7 @@ impl<P: Protocol> Builder<P> {
     }
 
     fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
-        let settings = self.settings(path.display().to_string(), wanted);
+        let settings = self.settings(path.display().to_string(), wanted)?;
         let archive = self.on_disk.archive.clone();
         self.opened(settings, |settings| {
             let opened = |path: &Path, cause: Cause| Error::inaccessible(path.display().to_string(), cause.to_string());
@@ -276,12 +276,16 @@ impl<P: Protocol> Builder<P> {
         files: &Files<D>,
         change: impl FnOnce(&mut Settings),
     ) -> Result<Database<P>, Error> {
-        let mut settings = self.settings("a disk".to_owned(), Wanted::Any);
+        let mut settings = self.settings("a disk".to_owned(), Wanted::Any)?;
         change(&mut settings);
         self.opened(settings, |_| Ok((files.clone(), None)))
     }
 
-    pub(crate) fn settings(&self, path: String, wanted: Wanted) -> Settings {
+    /// What a database with a path is opened with.
+    ///
+    /// # Errors
+    /// [`Error::Options`], before anything is made.
+    pub(crate) fn settings(&self, path: String, wanted: Wanted) -> Result<Settings, Error> {
         let memory = &self.options.common.memory;
         let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
         let mut log = polychron_log::Options {
@@ -291,7 +295,8 @@ impl<P: Protocol> Builder<P> {
         };
         log.replica_limit = self.on_disk.replica_timeout.unwrap_or(log.replica_limit);
         let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
-        Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true }
+        log.check()?;
+        Ok(Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true })
     }
 
     /// How many threads read and load what a database has.

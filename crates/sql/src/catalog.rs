@@ -298,6 +298,9 @@ pub(crate) enum Object {
 pub(crate) struct View {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
+    /// The types of the columns.
+    #[serde(default)]
+    pub(crate) types: Vec<ColumnType>,
     pub(crate) query: String,
     /// The names of tables and views that it is about.
     pub(crate) about: Vec<String>,
@@ -442,13 +445,13 @@ impl Catalog {
         self.objects.get(name).cloned()
     }
 
-    /// All tables that SQL has made, or that were named, by their names.
-    pub(crate) fn all(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+    /// All objects that SQL has made, or that were named, in the order of their names.
+    pub(crate) fn objects(&self) -> Result<Vec<Object>, SqlError> {
         let mut names: std::collections::BTreeSet<_> = self.objects.keys().cloned().collect();
         if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {
             names.extend(source.names()?);
         }
-        names.iter().filter_map(|name| self.find(name).transpose()).collect()
+        names.iter().filter_map(|name| self.object(name).transpose()).collect()
     }
 
     /// The table of this name, if there is one.

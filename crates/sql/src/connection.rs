@@ -25,7 +25,8 @@ use crate::types::Type;
 /// A connection: runs one statement after the other.
 ///
 /// Statements run in a transaction of their own, which is run again when it conflicts: the statements of one text together. Between BEGIN and COMMIT the
-/// client holds the transaction, and runs it again where it ends with [`SqlState::SERIALIZATION_FAILURE`].
+/// client holds the transaction, which is run again where it conflicts and each statement answers the same; otherwise the client runs it again, where it ends with
+/// [`SqlState::SERIALIZATION_FAILURE`].
 ///
 /// It may go from thread to thread. A transaction that the client holds stays in the thread that has begun it: elsewhere each statement is refused with
 /// [`SqlState::FEATURE_NOT_SUPPORTED`], and nothing else becomes of the transaction. Where the connection is dropped elsewhere, or leaked, the transaction is rolled back by its
@@ -219,7 +220,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             // A protocol that cannot do so now does it behind the commit.
             let _ = self.database.keep(&script.made, &script.changes);
         }
-        let ended = self.session.commit();
+        let ended = self.session.commit(&self.zone);
         self.finish_definitions();
         ended
     }

@@ -112,8 +112,15 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                     let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
                     return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
                 }
+                if let Some(script) = self.session.script() {
+                    script.runs_once = true;
+                }
                 let checked = if how == "immediate" { self.session.check_deferred(&self.zone) } else { Ok(()) };
                 Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
+            }
+            ("replay", [how]) if ["on", "true", "off", "false"].contains(&how.as_str()) => {
+                self.session.is_replayed = how == "on" || how == "true";
+                Some(Ok(Outcome::tagged("SET")))
             }
             ("lock_timeout", [time]) => {
                 let digits = time.trim_end_matches(|it: char| !it.is_ascii_digit());

@@ -170,10 +170,11 @@ impl<'d, P: Protocol> Definitions<'d, P> {
         rows.collect()
     }
 
-    /// What writes the row of an object, in the place of the one that there is, or removes it.
+    /// What writes the row of an object, in the place of the one that there is, or removes it. The answers tell that row: a transaction that is run again compares them.
     pub(crate) fn steps(&self, name: &str, kept: Option<&Kept>) -> Result<Vec<Step>, SqlError> {
         let named = || OwnedDatum::Text(name.into());
-        let delete = plan(&self.catalog, &format!("DELETE FROM {NAME} WHERE name = $1"), &[Type::Text])?;
+        let delete =
+            plan(&self.catalog, &format!("DELETE FROM {NAME} WHERE name = $1 RETURNING definition"), &[Type::Text])?;
         let mut steps = vec![(delete, vec![named()])];
         if let Some(kept) = kept {
             let insert = plan(&self.catalog, &format!("INSERT INTO {NAME} VALUES ($1, $2)"), &[Type::Text; 2])?;

@@ -72,7 +72,7 @@ pub(crate) enum Expr {
         parts: Box<[Expr]>,
         is_nested: bool,
     },
-    /// The text that stands for a number.
+    /// The text that stands for a number, or what a text stands for.
     Lookup {
         names: Arc<Names>,
         of: Box<Expr>,
@@ -180,7 +180,7 @@ impl Expr {
             }
             Self::Extreme { is_greatest, of } => extreme(*is_greatest, of, row, context),
             Self::Any { eval, needs_all, value, list } => any(*eval, *needs_all, (value, list), row, context),
-            Self::Lookup { names, of } => Ok(names.get(of.eval(row, context)?, context.arena)),
+            Self::Lookup { names, of } => names.get(of.eval(row, context)?, context.arena),
             Self::AnyItem { eval, needs_all, pair } => any_item(*eval, *needs_all, pair, row, context),
             Self::Array { parts, is_nested } => {
                 let parts = parts.iter().map(|part| part.eval(row, context)).collect::<Result<Vec<_>, _>>()?;

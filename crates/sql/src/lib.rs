@@ -31,6 +31,7 @@ mod rows;
 mod sequences;
 mod session;
 mod statement;
+mod tape;
 mod text;
 mod types;
 mod values;

@@ -260,6 +260,21 @@ struct DrawnInner {
     named_deferred: HashMap<String, bool>,
 }
 
+impl DrawnInner {
+    /// What is given again now.
+    fn next_given(&mut self) -> Option<i64> {
+        let given = self.given.get(self.again).copied();
+        self.again += usize::from(given.is_some());
+        given
+    }
+
+    /// A sequence has given this, or was set to it.
+    fn note_given(&mut self, number: i64) {
+        self.given.push(number);
+        self.again += 1;
+    }
+}
+
 impl Drawn {
     /// What transactions put there.
     fn inner(&self) -> MutexGuard<'_, DrawnInner> {
@@ -393,8 +408,11 @@ impl Drawing {
             Draw::Set(sequence) => match arguments {
                 [Datum::Int(number), rest @ ..] if rest.iter().all(|it| !it.is_null()) => {
                     let is_called = !matches!(rest, [Datum::Bool(false)]);
-                    sequence.set(*number, is_called)?;
-                    self.drawn.note_unsaved(sequence);
+                    if self.drawn.inner().next_given().is_none() {
+                        sequence.set(*number, is_called)?;
+                        self.drawn.inner().note_given(*number);
+                        self.drawn.note_unsaved(sequence);
+                    }
                     let mut inner = self.drawn.inner();
                     if is_called {
                         inner.last.insert(sequence.definition.number, *number);
@@ -408,20 +426,14 @@ impl Drawing {
     }
 
     fn next(&self, sequence: &Sequence) -> Result<i64, SqlError> {
-        let again = {
-            let mut inner = self.drawn.inner();
-            let given = inner.given.get(inner.again).copied();
-            inner.again += usize::from(given.is_some());
-            given
-        };
+        let again = self.drawn.inner().next_given();
         let number = match again {
             Some(number) => number,
             None => sequence.take(1, BLOCK)?.0,
         };
         let mut inner = self.drawn.inner();
         if again.is_none() {
-            inner.given.push(number);
-            inner.again += 1;
+            inner.note_given(number);
         }
         inner.last.insert(sequence.definition.number, number);
         inner.latest = Some((sequence.definition.number, number));

@@ -1,7 +1,7 @@
 //! The transactions of a connection.
 //!
-//! A text of statements alone runs as one transaction, again and again until it commits. Where the client holds a transaction open, between BEGIN and COMMIT, nothing
-//! is run again: a conflict is the error `40001`. An open transaction has the worker for itself, which comes back when it has ended. It stays in the thread that has begun it
+//! A text of statements alone runs as one transaction, again and again until it commits. Where the client holds a transaction open, between BEGIN and COMMIT, a conflict has
+//! its statements run again (`replay`), and is the error `40001` where one of them answers something else. An open transaction has the worker for itself, which comes back when it has ended. It stays in the thread that has begun it
 //! (`resident`): a connection may go to other threads, but answers nothing there until its transaction has ended, and where it is dropped the thread of the transaction
 //! rolls that back.
 //!
@@ -9,6 +9,7 @@
 //! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
+mod replay;
 mod script;
 
 use std::any::Any;
@@ -30,6 +31,7 @@ use crate::plan::Plan;
 use crate::resident::{self, Resident};
 use crate::rows::Rows;
 use crate::statement::{Planned, Scratch, answer, answer_into};
+use crate::tape::{Tape, lend};
 use crate::text::Zone;
 
 use script::{Drawn, Mark, Script};
@@ -68,6 +70,10 @@ struct Block<W: Interactive + 'static> {
     /// When it began.
     now: i64,
     script: Script,
+    /// What volatile functions have given.
+    tape: Tape,
+    /// How often it was run again.
+    replays: usize,
 }
 
 /// The worker of a connection, and its transaction.
@@ -82,6 +88,8 @@ pub(crate) struct Session<W: Interactive + 'static> {
     /// What the latest transaction has defined that has ended, and whether it has committed.
     ended: Option<(Script, bool)>,
     drawn: Drawn,
+    /// Whether a transaction that conflicts is run again.
+    pub(crate) is_replayed: bool,
 }
 
 /// A plan that may have to run again, and the values of its parameters.
@@ -119,7 +127,7 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn new(worker: W, answers: Answers, needs: Option<Needs>) -> Self {
         let home = Arc::new(Home { worker: Mutex::default(), _needs: needs });
         let (ended, drawn, scratch) = (None, Drawn::default(), Scratch::default());
-        Self { worker: Some(Box::new(worker)), home, answers, block: None, scratch, ended, drawn }
+        Self { worker: Some(Box::new(worker)), home, answers, block: None, scratch, ended, drawn, is_replayed: true }
     }
 
     /// The worker, which no transaction has.
@@ -185,8 +193,10 @@ impl<W: Interactive + 'static> Session<W> {
             resident::drop_abandoned();
             let transaction = Some(self.begin_held().map_err(error_of)?);
             let (savepoints, script, now) = (Vec::new(), Script::default(), now());
-            let (has_failed, is_read_only) = (false, false);
-            self.block = Some(Block { transaction, savepoints, has_failed, is_explicit, is_read_only, now, script });
+            let (has_failed, is_read_only, tape, replays) = (false, false, Tape::default(), 0);
+            let block =
+                Block { transaction, savepoints, has_failed, is_explicit, is_read_only, now, script, tape, replays };
+            self.block = Some(block);
             self.drawn.begin();
         }
         self.set(modes);
@@ -201,16 +211,22 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Commits the transaction, and tells whether it has: one that has failed is rolled back.
-    pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
-        let Some(block) = self.block.take() else { return Ok(true) };
-        let ended = match block.transaction {
-            Some(transaction) if !block.has_failed => {
-                let transaction = transaction.take().map_err(|_| SqlError::internal(HERE))?;
-                transaction.commit().map_err(SqlError::of_engine).map(|()| true)
+    pub(crate) fn commit(&mut self, zone: &Zone) -> Result<bool, SqlError> {
+        let ended = loop {
+            let Some(block) = &mut self.block else { return Ok(true) };
+            let Some(transaction) = block.transaction.take().filter(|_| !block.has_failed) else { break Ok(false) };
+            let error = match transaction.take().map_err(|_| SqlError::internal(HERE))?.commit() {
+                Ok(()) => break Ok(true),
+                Err(error) => error,
+            };
+            if !error.is_conflict() || !self.begin_again(zone) {
+                break Err(SqlError::of_engine(error));
             }
-            _ => Ok(false),
+            if let Err(error) = self.check_deferred(zone) {
+                break Err(error);
+            }
         };
-        self.ended = Some((block.script, matches!(ended, Ok(true))));
+        self.ended = self.block.take().map(|block| (block.script, matches!(ended, Ok(true)))).or(self.ended.take());
         ended
     }
 
@@ -225,15 +241,19 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs a plan in the open transaction.
     pub(crate) fn run(&mut self, (plan, values): Kept<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
-        let block = self.block.as_mut().expect("a transaction is open");
-        let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-        let now = Now::At(block.now);
-        match transaction.with(|transaction| answer((plan, values), transaction, zone, now)).expect(HERE) {
-            Ok(outcome) => {
-                block.script.push(plan, values, block.script.sum_of(&outcome));
-                Ok(outcome)
+        loop {
+            let block = self.block.as_mut().expect("a transaction is open");
+            let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
+            let now = Now::At(block.now);
+            let run = || transaction.with(|transaction| answer((plan, values), transaction, zone, now)).expect(HERE);
+            match lend(&mut block.tape, run) {
+                Ok(outcome) => {
+                    let sum = block.script.sum_of(&outcome);
+                    block.script.push(plan, values, sum);
+                    return Ok(outcome);
+                }
+                Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
             }
-            Err(failure) => Err(self.fail(failure)),
         }
     }
 
@@ -278,18 +298,21 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
     pub(crate) fn run_into(&mut self, (plan, values): Kept<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
-        if let Some(block) = &mut self.block {
+        while let Some(block) = &mut self.block {
             let (now, scratch) = (Now::At(block.now), &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-            let answered = transaction
-                .with(|transaction| answer_into((plan, values), transaction, zone, now, (&mut *rows, scratch)));
-            return match answered.expect(HERE) {
-                Ok(()) => {
-                    block.script.push(plan, values, block.script.sum_of_rows(rows));
-                    Ok(())
-                }
-                Err(failure) => Err(self.fail(failure)),
+            let into = (&mut *rows, scratch);
+            let run = || {
+                transaction.with(|transaction| answer_into((plan, values), transaction, zone, now, into)).expect(HERE)
             };
+            match lend(&mut block.tape, run) {
+                Ok(()) => {
+                    let sum = block.script.sum_of_rows(rows);
+                    block.script.push(plan, values, sum);
+                    return Ok(());
+                }
+                Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
+            }
         }
         resident::drop_abandoned();
         let (asked, mut scratch, drawn) = (Cell::new(None), std::mem::take(&mut self.scratch), self.drawn.clone());

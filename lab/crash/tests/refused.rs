@@ -124,6 +124,38 @@ fn a_directory_in_the_place_of_a_file_stops_the_log() {
     assert_eq!(complaint(&path, acknowledged), None);
 }
 
+/// Each row by its key, in a log that has stopped: those that were acknowledged are there, and the one that was refused is in doubt.
+fn are_read_from_a_stopped_log(name: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let database = builder().protocol(name).open(&path).unwrap();
+    let items = database.create_or_open_table::<Item>().unwrap();
+    let put = |id| database.transact(|t| t.insert(&items, &item(id)));
+    (0..10).for_each(|id| put(id).unwrap());
+    // Then they are old, also where a protocol counts time in epochs.
+    while database.snapshot(|t| t.get_owned(&items, 9)).unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    (0..64).for_each(|slot| _ = std::fs::create_dir(path.join(format!("log/{slot}.log"))));
+    let acknowledged = (10..10_000).find(|id| put(*id).is_err()).unwrap();
+    for id in 0..10 {
+        let found = database.transact(|t| t.get_owned(&items, id));
+        assert_eq!(found.unwrap_or_else(|error| panic!("{id} under {name}: {error}")), Some(item(id)));
+    }
+    let read = database.transact(|t| Ok::<_, Error>((t.get_owned(&items, 1)?, t.get_owned(&items, 5)?)));
+    assert_eq!(read.unwrap(), (Some(item(1)), Some(item(5))));
+    // What was sealed last may be lost, and so may be whatever a transaction sees with it.
+    let doubtful = database.transact(|t| t.get_owned(&items, acknowledged));
+    assert!(matches!(doubtful, Err(Error::LogStopped(_)) | Ok(None)), "{name}: {doubtful:?}");
+}
+
+#[test]
+fn what_is_durable_is_read_from_a_stopped_log() {
+    for name in ["cicada", "maflingo"] {
+        are_read_from_a_stopped_log(name);
+    }
+}
+
 /// A file is where checkpoints want to have their directory: they fail, and all else goes on.
 #[test]
 fn a_file_in_the_place_of_a_directory_prevents_checkpoints() {

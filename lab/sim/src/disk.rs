@@ -169,11 +169,11 @@ impl SimulatedDisk {
         state.steps.push(step);
         let is_full = allocates > 0 && state.room.is_some_and(|room| state.tree.room() + allocates > room);
         match verdict {
-            Verdict::Fail => {
+            Verdict::Fail | Verdict::SyncFull => {
                 if state.random.chance(0.5) {
-                    let _ = act(state, verdict);
+                    let _ = act(state, Verdict::Fail);
                 }
-                Err(Cause::Device)
+                Err(if verdict == Verdict::Fail { Cause::Device } else { Cause::Full })
             }
             Verdict::PowerFailure => {
                 let _ = act(state, verdict);

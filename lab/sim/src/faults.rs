@@ -13,6 +13,8 @@ pub enum Fault {
     FailForEver,
     /// There is no room for what it allocates, if it allocates anything.
     Full,
+    /// A sync, of a file or a directory, fails as by [`Fault::Fail`], and answers that there is no room.
+    SyncFull,
     /// The power fails while it is done: any part may have happened. Every later operation fails.
     PowerFailure,
     /// A write answers that all is well, and nothing is written.
@@ -45,6 +47,7 @@ pub(crate) enum Verdict {
     /// It is the last one.
     PowerFailure,
     Full,
+    SyncFull,
     LoseWrite,
     Misdirect,
     LoseSync,
@@ -87,6 +90,7 @@ impl Faults {
                 Verdict::Fail
             }
             Some(Fault::Full) if step.allocates > 0 => Verdict::Full,
+            Some(Fault::SyncFull) if is(Operation::Sync) || is(Operation::SyncDirectory) => Verdict::SyncFull,
             Some(Fault::PowerFailure) => {
                 self.is_off = true;
                 Verdict::PowerFailure

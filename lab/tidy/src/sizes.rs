@@ -48,6 +48,16 @@ fn without_test_modules_of(text: &str) -> usize {
     without_test_modules(&code(text)).lines().count()
 }
 
+/// A folder, by the beginning of its paths, that has no code, or more lines of it than so many. Blank lines and comments do not count.
+pub fn code_of(sources: &[Source], folder: &str, most: usize) -> Vec<Finding> {
+    let inside = sources.iter().filter(|source| source.path.starts_with(folder));
+    let lines = |source: &Source| code(&source.text).lines().filter(|line| !line.trim().is_empty()).count();
+    let lines: usize = inside.map(lines).sum();
+    let message = || format!("there are {lines} lines of code, and may be {most}");
+    let finding = || Finding::new(&Source::new(folder, ""), 0, message());
+    Vec::from_iter((lines == 0 || lines > most).then(finding))
+}
+
 /// Name, first line and length of every function with a body.
 fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let mut found = Vec::new();
@@ -86,6 +96,14 @@ mod tests {
 
     fn function(lines: usize) -> String {
         format!("fn long(a: [u8; 3]) {{\n{}}}\n", "    let b = '}';\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn code_is_counted_without_comments() {
+        let source = [Source::new("lab/small/src/a.rs", "//! Head.\n\nfn a() {\n    b(); // call\n}\n")];
+        assert_eq!(code_of(&source, "lab/small/", 3), []);
+        assert_eq!(code_of(&source, "lab/small/", 2).len(), 1);
+        assert_eq!(code_of(&source, "lab/gone/", 3).len(), 1);
     }
 
     #[test]

@@ -43,6 +43,16 @@ impl Orders {
         self.draw(worker, |order| journal.seal(worker, || order.into()))
     }
 
+    /// Ends a transaction: seals what it has staged, if it has changed anything, and answers what its client waits for. A transaction that has changed
+    /// nothing waits for what it has read.
+    #[inline]
+    pub fn end(&self, journal: &Journal, worker: usize, has_changed: bool) -> Ticket {
+        match has_changed {
+            true => self.seal(journal, worker),
+            false => journal.ticket(|| self.last().into()),
+        }
+    }
+
     fn draw<O>(&self, worker: usize, seal: impl FnOnce(u64) -> O) -> O {
         let own = &self.sealing[worker];
         // Release: pairs with the acquire in `ended`; what this worker sealed before is sealed for who sees the word.

@@ -7,7 +7,7 @@ use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef};
 
-use super::{Buffers, Visit};
+use super::{Buffers, Visit, follow_key};
 use crate::catalog::Seen;
 use crate::stores::{Hints, Keyed, StoreTable, entry_words, words_of};
 use crate::{Queries, RowVisitor, Savepoints, TableId};
@@ -52,7 +52,11 @@ pub trait Primitives<'t>: Queries + Sized {
     fn tables(&self) -> &Seen<StoreTable<Self::Store>>;
 
     /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error>;
+    #[inline(always)]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
+        self.flags().check()?;
+        operation(self)
+    }
 
     /// The rights of the transaction.
     fn flags(&self) -> Flags;
@@ -129,8 +133,17 @@ pub trait Primitives<'t>: Queries + Sized {
     /// The link to a row that was found.
     fn link(&self, found: Self::Found) -> Self::Link;
 
-    /// Writes a row whatever is there, in a table without secondary indexes. Nothing is observed.
-    fn put<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<(), Error>;
+    /// Writes a row whatever is there, in a table without secondary indexes. Nothing need be observed.
+    fn put<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<(), Error> {
+        let Some(found) = self.find(at, Lookup::to_change(&Projection::NONE))? else {
+            return self.insert(at, words).map(drop);
+        };
+        let mut row = std::mem::take(&mut self.buffers().whole);
+        row.overwrite_words(words.len()).copy_from_slice(words);
+        let outcome = self.overwrite(at, Rewrite { found, row: &mut row, changes: Changes::ALL });
+        self.buffers().whole = row;
+        outcome
+    }
 
     /// Deletes a record that was found to be deleted.
     fn delete<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, found: Self::Found) -> Result<(), Error>;
@@ -188,13 +201,16 @@ pub trait Primitives<'t>: Queries + Sized {
     #[inline]
     fn has_refused<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) {}
 
-    /// Finds the row to which an entry leads. `None`: it has gone, and the entry with it.
+    /// Finds the row to which an entry leads: by default, by its primary key. `None`: it has gone, and the entry with it.
+    #[inline]
     fn follow(
         &mut self,
         table: &'t StoreTable<Self::Store>,
         entry: Self::Found,
         projection: &Projection,
-    ) -> Finding<Self::Found>;
+    ) -> Finding<Self::Found> {
+        follow_key(self, table, entry, projection)
+    }
 
     /// Visits what a range has. The range, as far as it was visited, is protected.
     fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 't, Self::Store, V>) -> Result<(), Error>;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_memory::{Epochs, Memory};
+use polychron_memory::{Epochs, Guard, Memory};
 use polychron_schema::IndexKind;
 use polychron_sync::Mutex;
 
 use super::{DeferredDrops, Records, Store, StoreDefinition, StoreTable, wait_for};
 use crate::catalog::Catalog;
 use crate::statistics::Registry;
-use crate::{Common, limits};
+use crate::{Common, Versions, limits};
 
 /// The parts of every such database.
 #[derive(Debug)]
@@ -81,6 +81,16 @@ impl<S> Base<S> {
     /// As [`wait_for`].
     pub fn wait_for_open(&self) -> Result<(), Error> {
         limits::patiently(self.common.retry.time, || wait_for(self.epochs(), self.epochs().current()))
+    }
+
+    /// Counts the versions of all rows: `count` does it for a table.
+    pub fn count_versions(&self, mut count: impl FnMut(&StoreTable<S>, &Guard<'_>, &mut Versions)) -> Versions {
+        let mut versions = Versions::default();
+        let (_, tables) = self.catalog.snapshot();
+        self.deferred_drops.with_guard(|guard| {
+            tables.iter().flatten().for_each(|table| count(table, guard, &mut versions));
+        });
+        versions
     }
 
     /// Gives back the memory of what was dropped, as far as it can go: see [`DeferredDrops::give_back`].

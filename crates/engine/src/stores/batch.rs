@@ -112,6 +112,12 @@ impl Batch {
         self.handles.is_empty()
     }
 
+    /// The handles.
+    #[inline]
+    pub fn handles(&self) -> &[Handle] {
+        &self.handles
+    }
+
     /// The handle at a position, if there are so many.
     #[inline]
     pub fn get(&self, position: usize) -> Option<Handle> {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 /// A protocol's own knobs, each of which has a name.
 pub trait Knobs: Clone + Debug + Default + Send + Sync + 'static {
-    /// Sets a knob by its name, from text.
+    /// Sets a knob by its name, from text. By default there is none.
     ///
     /// # Errors
     /// There is no knob of that name, or it has no such value: one line that says what there is.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String>;
+    fn set(&mut self, name: &str, _value: &str) -> Result<(), String> {
+        Err(format!("there is no option `{name}`"))
+    }
 }
 
 /// The value of a knob that has one of a few.

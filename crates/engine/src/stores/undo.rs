@@ -18,11 +18,16 @@ pub trait Undoable {
     /// The index of an entry; it stays while the transaction runs.
     fn index(&self, at: Self::At) -> &AnyIndex;
 
-    /// Gives a record back that no index still leads to.
+    /// Gives a record back that no index still leads to: by default, when all guards of the present have gone.
     ///
     /// # Safety
     /// The transaction still holds the locks for writing it, and the index has forgotten it.
-    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>);
+    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
+        // A scan that has collected its handle finds it deleted, and looks the key up again.
+        record.set_deleted(true);
+        // SAFETY: the index has forgotten it, as the caller promises.
+        unsafe { record.retire(guard) };
+    }
 }
 
 /// A run of the log's keys or words.

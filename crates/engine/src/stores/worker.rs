@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, TableId};
+use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_memory::{Guard, Local};
 use polychron_schema::{Projection, RowRef};
 
 use super::table::dropped_among;
 use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
+use crate::nested::Nested;
 use crate::options::Retry;
 use crate::redo::Ticket;
 use crate::single::ReadOne;
@@ -86,6 +88,20 @@ impl<S: Keyed> WorkerBase<S> {
         index_refs: impl FnOnce() -> P,
     ) -> Option<IndexRef> {
         if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
+    }
+
+    /// Keeps why the running transaction of a database, known by its number, conflicts.
+    #[cold]
+    pub fn keep_abort(
+        &mut self,
+        (nested, database): (&mut Nested, u32),
+        reason: Reason,
+        IndexRef { table, index }: IndexRef,
+        key: Option<KeyPreview>,
+    ) {
+        let mut abort = Abort { reason, table, index, key, opponent: None };
+        nested.conflicts(database, &mut abort);
+        self.last_abort = Some(abort);
     }
 
     /// The guard of a snapshot leaves its epoch for another one: what was found so far is no longer looked at, but the keys that a batch has declared
@@ -193,16 +209,20 @@ pub trait StoreWorker: Send {
     #[inline]
     fn has_gathered(&mut self, _tables: &[Option<Arc<StoreTable<Self::Store>>>]) {}
 
-    /// Waits before the next attempt: see [`Interactive::back_off`].
-    fn wait(&mut self, attempts: u64);
+    /// Waits before the next attempt: see [`Interactive::back_off`]. Nothing to do where transactions do not conflict.
+    fn wait(&mut self, _attempts: u64) {}
 
     /// See [`Interactive::waits_for_itself`].
     fn waits_for_itself(&self) -> Option<Error> {
         None
     }
 
-    /// Does pending background work: see [`Worker::maintain`]. No transaction is open.
-    fn maintain_stores(&mut self);
+    /// Does pending background work: see [`Worker::maintain`]. No transaction is open. By default, what was retired and dropped is freed.
+    fn maintain_stores(&mut self) {
+        let (local, _, database) = self.parts_mut();
+        local.collect();
+        database.deferred_drops.maintain(&database.catalog, database.epochs());
+    }
 
     /// See [`Worker::read_one`].
     ///
@@ -248,24 +268,26 @@ impl<W: StoreWorker> Worker for W {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
 
-    /// In groups: the records of a whole group are brought into the caches before its procedures run one after the other.
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
-        for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
-            // While it is in no epoch. Each procedure learns of a refusal for itself.
-            let _ = self.admit();
-            let group = Group::begin(self, procedures);
-            for (position, procedure) in procedures.iter_mut().enumerate() {
-                if W::HOLDS_GROUPS {
-                    group.0.parts_mut().1.hints.put_in_force(position);
-                }
-                let outcome = group.0.execute(procedure);
-                done(number * GROUP + position, outcome);
-            }
-        }
+        execute_in_groups(self, procedures, done, Worker::execute);
+    }
+
+    /// Submitted procedures are driven by what is compiled once for all of them.
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &(impl Fn(usize, Result<P::Output, P::Error>) + Sync),
+        others: impl FnOnce(&mut Self),
+    ) {
+        execute_in_groups(self, procedures, &mut |position, outcome| done(position, outcome), |worker, procedure| {
+            worker.ask(procedure);
+            drive::execute_unnamed(worker, Mode::ReadWrite, procedure)
+        });
+        others(self);
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
@@ -307,6 +329,27 @@ impl<W: StoreWorker> Worker for W {
     fn maintain(&mut self) {
         self.end_leaked();
         self.maintain_stores();
+    }
+}
+
+/// Executes procedures in groups: the records of a whole group are brought into the caches before its procedures run one after the other.
+fn execute_in_groups<W: StoreWorker, P: Procedure>(
+    worker: &mut W,
+    procedures: &mut [P],
+    done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
+    execute: impl Fn(&mut W, &mut P) -> Result<P::Output, P::Error>,
+) {
+    for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
+        // While it is in no epoch. Each procedure learns of a refusal for itself.
+        let _ = worker.admit();
+        let group = Group::begin(worker, procedures);
+        for (position, procedure) in procedures.iter_mut().enumerate() {
+            if W::HOLDS_GROUPS {
+                group.0.parts_mut().1.hints.put_in_force(position);
+            }
+            let outcome = execute(group.0, procedure);
+            done(number * GROUP + position, outcome);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use polychron_sync::{Mutex, MutexGuard};
 
 use super::answer::Reply;
 use super::lock;
-use crate::drive::{Failure, catch, discard};
+use crate::drive::{Caught, Failure, catch, discard};
 use crate::futures::Resolved;
 use crate::{Declare, Procedure, Transaction, Worker};
 
@@ -269,38 +269,51 @@ impl<I: Item> Drop for Lined<I> {
     }
 }
 
-impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
-    fn execute(&self, worker: &mut W, others: &[Box<dyn Lane<W>>]) {
-        if self.waiting.is_empty() {
-            return execute(others, worker);
-        }
+/// How a submitted procedure has ended.
+type Outcome<P> = Result<<P as Procedure>::Output, Failure<<P as Procedure>::Error>>;
+
+/// Takes the outcomes of procedures, by their positions.
+type Done<'d, P> = &'d (dyn Fn(usize, Outcome<P>) + Sync);
+
+/// [`hand_in`] with some worker.
+type HandIn<'h, P> = dyn FnMut(&mut [Submitted<'_, P>], Done<'_, P>) -> Result<(), Caught> + 'h;
+
+/// Hands procedures to a worker, and catches what comes up to here. One function for all ways to execute them, since a worker's batches are compiled for each
+/// type of `done`.
+#[inline(never)]
+fn hand_in<W: Worker, P: Procedure>(
+    worker: &mut W,
+    procedures: &mut [Submitted<'_, P>],
+    done: Done<'_, P>,
+    others: &mut dyn FnMut(&mut W),
+) -> Result<(), Caught> {
+    catch(|| worker.execute_batch_with(procedures, &|position, outcome| done(position, outcome), others))
+}
+
+/// What is the same with every worker.
+impl<P: Procedure + 'static> Lined<P> {
+    /// Executes all procedures that no thread has begun, by means of `hand_in`, and answers each.
+    #[inline(never)]
+    fn execute_all(&self, hand_in: &mut HandIn<'_, P>) {
         self.is_handed_over.store(true, Ordering::Relaxed);
-        let mut others = Some(others);
-        let mut with_others = |worker: &mut W| {
-            if let Some(others) = others.take() {
-                execute(others, worker);
-            }
-        };
         let mut procedures: Vec<_> = self.waiting.iter().map(|waiting| Submitted::new(waiting, &self.begun)).collect();
         // What procedures do is caught further down, one by one. What comes up to here, from a destructor perhaps, ends those that
         // were not answered yet, and no others.
-        let executed = catch(|| {
-            let done = |position: usize, outcome| self.answer(position, outcome);
-            worker.execute_batch_with(&mut procedures, &done, &mut with_others);
-        });
+        let executed = hand_in(&mut procedures, &|position, outcome| self.answer(position, outcome));
         if let Err(panic) = executed {
             let text = panic.text();
             (0..self.replies.len())
                 .for_each(|position| self.answer(position, Err(Error::panicked(text.clone()).into())));
         }
-        with_others(worker);
         while let Some(submitted) = procedures.pop() {
             discard(submitted.begun);
             discard(lock(submitted.waiting).take());
         }
     }
 
-    fn execute_one(&self, worker: &mut W) -> bool {
+    /// Takes a procedure out that no thread has begun, executes it by means of `hand_in`, and answers it. `false`: there is none.
+    #[inline(never)]
+    fn execute_alone(&self, hand_in: &mut HandIn<'_, P>) -> bool {
         // One that is locked is being begun, or is asked for its keys; then some thread goes on.
         let Some((procedure, reply)) = self.take(|item| item.try_lock().ok()) else { return false };
         let (waiting, count, reply) = (Mutex::new(Some(procedure)), AtomicUsize::new(0), Mutex::new(reply));
@@ -310,15 +323,31 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
             reply.answer(outcome);
         };
         // As a batch, so that others may give the answer where this thread is made to wait.
-        let executed = catch(|| {
-            let one = std::slice::from_mut(&mut submitted);
-            worker.execute_batch_with(one, &|_, outcome| answer(outcome), |_| ());
-        });
+        let executed = hand_in(std::slice::from_mut(&mut submitted), &|_, outcome| answer(outcome));
         executed.unwrap_or_else(|panic| answer(Err(Error::panicked(panic.text()).into())));
         self.answered.fetch_add(1, Ordering::Relaxed);
         discard(submitted.begun);
         discard(lock(&waiting).take());
         true
+    }
+}
+
+impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
+    fn execute(&self, worker: &mut W, others: &[Box<dyn Lane<W>>]) {
+        let mut others = Some(others);
+        let mut with_others = |worker: &mut W| {
+            if let Some(others) = others.take() {
+                execute(others, worker);
+            }
+        };
+        if !self.waiting.is_empty() {
+            self.execute_all(&mut |procedures, done| hand_in(worker, procedures, done, &mut with_others));
+        }
+        with_others(worker);
+    }
+
+    fn execute_one(&self, worker: &mut W) -> bool {
+        self.execute_alone(&mut |procedures, done| hand_in(worker, procedures, done, &mut |_| ()))
     }
 
     fn is_handed_over(&self) -> bool {

@@ -11,6 +11,9 @@
 //! ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does
 //! so between its submission and its answer.
 //!
+//! What drives them is compiled once for each protocol, not for each type of procedures too: a submission, a batch and an attempt each take a virtual call
+//! or two, the operations of a transaction none.
+//!
 //! A procedure that lasts holds up no thread while a thread is free. Idle threads look at the others from time to time: where one has begun
 //! nothing and answered nothing since, they take procedures out of its batch that were not begun, and execute them. A protocol that plans
 //! batches helps itself ([`crate::Worker::help_others`]).

@@ -198,11 +198,17 @@ impl<W: Worker + 'static> Queue<W> {
     where
         Lined<I>: Lane<W>,
     {
+        let Some(state) = self.wait_for_room(waits) else { return Err(item) };
+        Ok(self.take_in(state, (item, holds)))
+    }
+
+    /// `None`: there is no room, and the caller does not want to wait.
+    #[inline(never)]
+    fn wait_for_room(&self, waits: bool) -> Option<MutexGuard<'_, State<W>>> {
         let mut state = lock(&self.state);
         while !self.has_room(&state) {
             if !waits {
-                drop(state);
-                return Err(item);
+                return None;
             }
             if self.must_not_wait() {
                 break;
@@ -211,7 +217,7 @@ impl<W: Worker + 'static> Queue<W> {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.held_up -= 1;
         }
-        Ok(self.take_in(state, (item, holds)))
+        Some(state)
     }
 
     /// Takes a procedure in for a task. `Err` gives it back: there is no room, and the task of the number that is answered, which had the
@@ -241,23 +247,34 @@ impl<W: Worker + 'static> Queue<W> {
 
     fn take_in<I: Item + 'static>(
         &self,
-        mut state: MutexGuard<'_, State<W>>,
+        state: MutexGuard<'_, State<W>>,
         (item, holds): (I, bool),
     ) -> Submission<I::Output, I::Error>
     where
         Lined<I>: Lane<W>,
     {
         let (submission, reply) = pair(self.service(), self.held.as_ref().map(|held| (Arc::clone(held), holds)));
+        let mut taken = Some((item, reply));
+        // Where the service is ending, the reply says so when it is dropped.
+        self.put(state, &mut |forming| {
+            if let Some((item, reply)) = taken.take() {
+                forming.push(item, reply);
+            }
+        });
+        submission
+    }
+
+    /// Pushes something into the batch that is forming, unless the service is ending. Compiled once for all types of procedures.
+    #[inline(never)]
+    fn put(&self, mut state: MutexGuard<'_, State<W>>, push: &mut dyn FnMut(&mut Batch<W>)) {
         if state.is_ending {
-            // The reply says so when it is dropped.
-            drop(state);
-            return submission;
+            return;
         }
         let forming = Arc::get_mut(&mut state.forming).expect("nobody else has a batch that is being filled");
         if forming.count == 0 && self.batch_time_ns > 0 {
             forming.opened_ns = self.clock.now_ns();
         }
-        forming.push(item, reply);
+        push(forming);
         state.waiting += 1;
         let (begun, full) = (state.forming.count == 1, state.forming.count >= self.batch_size);
         let is_due = begun || full || self.is_full(&state);
@@ -272,7 +289,6 @@ impl<W: Worker + 'static> Queue<W> {
         if let Some(free) = call {
             free.notify_one();
         }
-        submission
     }
 
     /// Answers that were held have left.

@@ -42,7 +42,7 @@ struct State {
     is_prepared: bool,
     /// Manifests that are not there yet, by their generations.
     waiting: VecDeque<(u64, Vec<u8>)>,
-    /// What went wrong the last time.
+    /// The last error.
     failure: Option<String>,
 }
 

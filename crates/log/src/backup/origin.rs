@@ -1,4 +1,4 @@
-//! What a backup is a copy of: which database, and up to which place of its log.
+//! The origin of a backup: which database, and up to which place of its log.
 //!
 //! A file of one block, which opening does not look at. All numbers are little-endian:
 //!
@@ -73,7 +73,7 @@ impl Origin {
         bytes
     }
 
-    /// What the bytes say; `None` if they are not what was written.
+    /// The origin in these bytes; `None` if they are not what was written.
     pub fn decode(bytes: &[u8]) -> Option<Result<Self, u16>> {
         let mut reader = Reader::new(bytes.get(..BLOCK)?);
         reader.take(8).filter(|magic| magic == MAGIC)?;
@@ -103,7 +103,7 @@ impl Origin {
         Ok(file.sync()?)
     }
 
-    /// What a backup says of itself; `None` if the directory has no such file.
+    /// The origin of a backup; `None` if the directory has no such file.
     ///
     /// # Errors
     /// [`Error`].

@@ -122,7 +122,7 @@ fn backup_point(origin: &Origin) -> Framed {
     Framed { epoch, incarnation, consistent, highest: consistent, number, offset: 0, written_ns }
 }
 
-/// What a log is read with that begins behind a backup.
+/// The reader of a log that begins behind a backup.
 fn behind(origin: &Origin) -> Manifest {
     let Origin { database, first_log_file, epoch, .. } = *origin;
     let folded = manifest::Checkpoint { epoch, ..manifest::Checkpoint::default() };

@@ -45,7 +45,7 @@ pub fn encode(catalog: &StoredCatalog) -> Vec<u8> {
 /// ([`EnumType::interned`]).
 ///
 /// # Errors
-/// What is wrong with the bytes, or with the tables.
+/// The fault of the bytes, or of the tables.
 pub fn decode(bytes: &[u8]) -> Result<StoredCatalog, Error> {
     let mut source = Source { length: bytes.len(), reader: Reader::new(bytes) };
     let format = source.reader.u16().ok_or(Error::Malformed { offset: 0, reason: Malformed::Length })?;
@@ -176,7 +176,7 @@ fn type_number(column_type: ColumnType) -> u8 {
     }
 }
 
-/// What is left of the bytes. Every item of a list takes a byte at least, so lists are no longer than the bytes.
+/// The bytes that are left. Every item of a list takes a byte at least, so lists are no longer than the bytes.
 struct Source<'b> {
     length: usize,
     reader: Reader<'b>,
@@ -187,7 +187,7 @@ impl<'b> Source<'b> {
         self.length - self.reader.left()
     }
 
-    /// What `read` finds, or the error that there is something wrong where it began.
+    /// The result of `read`, or an error that names the place where it began.
     fn read<T>(&mut self, read: impl FnOnce(&mut Reader<'b>) -> Result<T, Malformed>) -> Result<T, Error> {
         let offset = self.offset();
         read(&mut self.reader).map_err(|reason| Error::Malformed { offset, reason })

@@ -22,7 +22,7 @@ pub enum Error {
     Malformed {
         /// Where what is wrong begins.
         offset: usize,
-        /// What is wrong.
+        /// The fault.
         reason: Malformed,
     },
     /// The tables cannot be those of a database.
@@ -30,7 +30,7 @@ pub enum Error {
     Tables(#[from] CatalogError),
 }
 
-/// What is wrong with bytes.
+/// A fault of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -46,7 +46,7 @@ pub enum Malformed {
     /// A number that stands for nothing.
     #[error("no {what} has the number {number}")]
     Unknown {
-        /// What it should stand for.
+        /// The value that it should stand for.
         what: &'static str,
         /// The number.
         number: u8,

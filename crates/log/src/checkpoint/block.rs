@@ -1,4 +1,4 @@
-//! What files of checkpoints are made of: a header with a checksum, and rows or records.
+//! The blocks of checkpoint files: a header with a checksum, and rows or records.
 //!
 //! A block begins where the one before ends, and fills whole blocks of the disk. All numbers are little-endian:
 //!
@@ -47,7 +47,7 @@ pub struct Place {
     pub database: DatabaseId,
     /// The number of the checkpoint that its file was written for.
     pub checkpoint: u64,
-    /// What the file has.
+    /// The content of the file.
     pub contents: Contents,
     /// The number of the block in its file.
     pub block: u64,
@@ -209,7 +209,7 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// What the first bytes say.
+/// The header in the first bytes.
 struct Parts {
     format: u16,
     checksum: u32,

@@ -31,7 +31,7 @@ const BEFORE_ALL: u64 = 0;
 /// Hands out the records of a log behind the manifest's checkpoint.
 pub(crate) type ReadLog<'f> = dyn Fn(&mut dyn FnMut(Logged<'_>)) -> Result<(), Error> + 'f;
 
-/// What a checkpoint is made of.
+/// The sources of a checkpoint.
 pub(crate) struct Fold<'f, D: Disk, E: Disk> {
     pub(crate) files: &'f Files<D>,
     /// Where it is written, and of which database.
@@ -50,7 +50,7 @@ pub(crate) struct Fold<'f, D: Disk, E: Disk> {
     pub(crate) kept: Kept,
 }
 
-/// What is kept as it is.
+/// The files that are kept as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Files of tables of which nothing, or little, was logged, and records that may still be followed by lower ones.
@@ -65,37 +65,40 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
     /// Writes the files. They are durable then, and their names are not.
     pub(crate) fn run(&self) -> Result<Checkpoint, Error> {
         let mut carried = self.carried();
-        let first = |bits| Range { bits, prefix: 0 };
-        let (mut bits, mut last, mut before) = (0, 0, 0);
-        let mut gathered = self.gather(first(bits), (self.kept != Kept::Nothing).then_some(&mut carried))?;
-        while let Gathered::TooMuch { parts, taken } = gathered {
-            if bits > 0 && taken < before + before / 4 {
-                // So few keys take all of it that smaller ranges do not help.
-                bits = last;
-                gathered = Gathered::All(self.gather_whole(first(bits))?);
-                break;
-            }
-            (last, before) = (bits, taken);
-            bits = (bits + parts.next_power_of_two().ilog2() as u8).clamp(bits + 1, Range::MAX_BITS);
-            gathered = self.gather(first(bits), None)?;
-        }
+        let (mut newest, range) = self.gather_range(&mut carried)?;
         let mut files: Vec<CheckpointFile> = carried.finish()?.into_iter().collect();
-        let (kept, base) = self.split(gathered.touched());
+        let (kept, base) = self.split(newest.touched());
         files.extend(kept);
-        let is_little = match &mut gathered {
-            Gathered::All(newest) => bits == 0 && self.is_little(newest, &base),
-            Gathered::TooMuch { .. } => false,
-        };
-        match gathered {
-            Gathered::All(newest) if is_little => {
-                files.extend(self.write_changes(newest)?);
-                files.extend(base);
-            }
-            gathered => files.extend(self.write_rows(gathered, bits, &base)?),
+        if range.bits == 0 && self.is_little(&mut newest, &base) {
+            files.extend(self.write_changes(newest)?);
+            files.extend(base);
+        } else {
+            files.extend(self.write_rows(newest, range, &base)?);
         }
         files.sort_by_key(|file| (file.contents.numbers(), file.number));
         let Framed { epoch, incarnation, consistent, .. } = self.last;
         Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
+    }
+
+    /// What came of the keys of a range, and which one: all ranges are to be as small. Where all keys take too much memory, smaller ranges are tried that have
+    /// a key of which something came when the memory was used up: if few keys take all of it, that is one of them, mostly.
+    fn gather_range(&self, carried: &mut Carried<'_, E>) -> Result<(Newest, Range), Error> {
+        let (mut range, mut last, mut before, mut hash) = (Range::default(), Range::default(), 0, None);
+        let mut gathered = self.gather(range, (self.kept != Kept::Nothing).then_some(carried))?;
+        loop {
+            let (parts, taken, hash) = match gathered {
+                Gathered::All(newest) => return Ok((newest, range)),
+                Gathered::TooMuch { parts, taken, hash: its } => (parts, taken, *hash.get_or_insert(its)),
+            };
+            if range.bits > 0 && taken < before + before / 4 {
+                // So few keys take all of it that smaller ranges do not help.
+                return Ok((self.gather_whole(last)?, last));
+            }
+            (last, before) = (range, taken);
+            let bits = range.bits + parts.next_power_of_two().ilog2() as u8;
+            range = Range::of(hash, bits.clamp(range.bits + 1, Range::MAX_BITS));
+            gathered = self.gather(range, None)?;
+        }
     }
 
     /// Whether so little has changed of these files' rows that they stay.
@@ -118,20 +121,18 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         sink.finish()
     }
 
-    /// Writes all rows: those of the files before, as they are now, and those that came since. Of the first of so many ranges all is gathered, if there
-    /// is only one.
+    /// Writes all rows: those of the files before, as they are now, and those that came since, of which those of one range are gathered already.
     fn write_rows(
         &self,
-        mut gathered: Gathered,
-        bits: u8,
+        newest: Newest,
+        gathered: Range,
         base: &[CheckpointFile],
     ) -> Result<Vec<CheckpointFile>, Error> {
         let (mut files, parts) = (Vec::new(), Mutex::new(HashMap::new()));
-        for range in Range::all(bits) {
-            let newest = match std::mem::replace(&mut gathered, Gathered::TooMuch { parts: 1, taken: 0 }) {
-                Gathered::All(newest) => newest,
-                Gathered::TooMuch { .. } => self.gather_whole(range)?,
-            };
+        let others = Range::all(gathered.bits).filter(|range| *range != gathered);
+        let mut first = Some(newest);
+        for range in std::iter::once(gathered).chain(others) {
+            let newest = first.take().map_or_else(|| self.gather_whole(range), Ok)?;
             let source = RowSource::new(self.files, self.manifest.database, &of_range(base, range));
             let sink = self.sink(range, &parts);
             newest.merge(self.options.threads, &source, &sink)?;
@@ -141,7 +142,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
     }
 
     /// Files that stay as they are, because nothing was logged of their tables, and those whose rows are passed through what was gathered.
-    fn split(&self, touched: BTreeSet<u32>) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
+    fn split(&self, touched: &BTreeSet<u32>) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
         let files = self.manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
         let known = files.filter(|file| match file.contents {
             Contents::Rows { table, .. } => self.catalog.tables().contains_key(&table),
@@ -187,7 +188,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         }
     }
 
-    /// What the checkpoint before has carried and the log has of a range, if it takes no more memory than it may. The records that are carried on are
+    /// The records of a range that the checkpoint before has carried, and those of the log, if they take no more memory than they may. Carried records are
     /// written in any case.
     fn gather(&self, range: Range, carried: Option<&mut Carried<'_, E>>) -> Result<Gathered, Error> {
         let is_last = range.bits >= Range::MAX_BITS;
@@ -253,7 +254,7 @@ impl<D: Disk> Carried<'_, D> {
     }
 }
 
-/// What came of one reading of the log.
+/// The result of one reading of the log.
 enum Gathered {
     All(Newest),
     /// It takes too much memory, and probably so many times less in so many parts.
@@ -261,26 +262,21 @@ enum Gathered {
         parts: usize,
         /// The bytes of records that were taken in before it did.
         taken: usize,
+        /// The hash of the key that came then.
+        hash: u32,
     },
-}
-
-impl Gathered {
-    fn touched(&self) -> BTreeSet<u32> {
-        match self {
-            Self::All(newest) => newest.touched().clone(),
-            Self::TooMuch { .. } => BTreeSet::new(),
-        }
-    }
 }
 
 /// Takes records one after the other.
 struct Gatherer<'g, 'f, E: Disk> {
     last: Framed,
     most_bytes: usize,
-    /// What it takes without a record.
+    /// Its size without a record.
     least_bytes: usize,
     /// `None` once it has taken too much memory.
     tail: Option<Tail>,
+    /// The hash of the key that came then.
+    hash: u32,
     carried: Option<&'g mut Carried<'f, E>>,
     work: Work<'g>,
     /// The bytes of records that have come, those that were taken in, and those since the memory was looked at.
@@ -304,6 +300,7 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
             most_bytes,
             least_bytes,
             tail: Some(tail),
+            hash: 0,
             carried,
             work,
             come: 0,
@@ -339,7 +336,9 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
             self.unseen = 0;
             self.work.pause()?;
             let most = self.least_bytes.saturating_add(self.most_bytes);
-            self.tail.take_if(|tail| tail.memory_bytes() + tail.pending_bytes() > most);
+            if let Some(mut tail) = self.tail.take_if(|tail| tail.memory_bytes() + tail.pending_bytes() > most) {
+                self.hash = tail.hash_of(&logged.record).unwrap_or(0);
+            }
         }
         Ok(())
     }
@@ -350,7 +349,7 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
             (None, Some(tail)) => tail.finish().map(Gathered::All),
             (None, None) => {
                 let parts = self.come.div_ceil(self.taken.max(1));
-                Ok(Gathered::TooMuch { parts, taken: self.taken })
+                Ok(Gathered::TooMuch { parts, taken: self.taken, hash: self.hash })
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::manifest::CheckpointFile;
 /// The directory of all checkpoints.
 pub(crate) const DIRECTORY: &str = "checkpoint";
 
-/// What a file of a checkpoint has.
+/// The content of a checkpoint's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Rows of a table.
@@ -31,12 +31,12 @@ pub enum Contents {
         table: u32,
         /// Tells the files of one table and one checkpoint from each other.
         part: u32,
-        /// What all rows of the file have in common.
+        /// The properties that all rows of the file have in common.
         range: Range,
     },
     /// Records that are carried.
     Records,
-    /// What has changed since the rows were written: one change of each key.
+    /// The changes since the rows were written: one of each key.
     Changes,
 }
 
@@ -52,6 +52,11 @@ pub struct Range {
 impl Range {
     /// How many bits a range fixes at most.
     pub const MAX_BITS: u8 = 8;
+
+    /// The one of so many bits that has the keys of a hash.
+    pub(crate) fn of(hash: u32, bits: u8) -> Self {
+        Self { bits, prefix: first_bits(hash, bits) }
+    }
 
     /// Whether a key of this hash is in it.
     #[inline]
@@ -100,7 +105,7 @@ impl Contents {
     }
 }
 
-/// What decides in which [`Range`] a key is: the same for ever, whatever the version.
+/// The hash that decides in which [`Range`] a key is: the same for ever, whatever the version.
 pub fn hash(key: &[u8]) -> u32 {
     // Checksums of short keys differ in few bits; a product's upper bits depend on all of them.
     checksum(&[key]).wrapping_mul(0x9E37_79B1)

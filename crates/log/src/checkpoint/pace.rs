@@ -12,7 +12,7 @@ const WORK_NS: u64 = 1_000_000;
 /// How long a pause goes on without a look at whether the checkpoint is still wanted.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What all threads of a checkpoint know of its pace.
+/// The pace of a checkpoint, which all its threads know.
 pub(crate) struct Pace<'p> {
     pub(crate) clock: Arc<dyn Clock>,
     /// The share of the time in which threads work, as it is now; all of it if it is 1.
@@ -23,7 +23,7 @@ pub(crate) struct Pace<'p> {
     pub(crate) awaited: Arc<AtomicUsize>,
 }
 
-/// What one thread does, measured.
+/// The measured work of one thread.
 pub(crate) struct Work<'p> {
     pace: &'p Pace<'p>,
     since_ns: u64,

@@ -95,7 +95,7 @@ pub enum Haste {
     Unpaced,
 }
 
-/// What became of checkpoints since the database was opened.
+/// The outcomes of checkpoints since the database was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Those that count, or did.
@@ -116,7 +116,7 @@ pub struct Checkpoints<D: Disk> {
     awaited: Arc<AtomicUsize>,
     /// Where log files go before they are given back.
     archive: Option<Archive<D>>,
-    /// What standbys are sent, and keep here.
+    /// The state that connections to standbys share with the log.
     pub(crate) shared: Shared,
 }
 
@@ -140,7 +140,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
     /// Those of a database whose manifests are open. Removes what interrupted ones have left.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn open(files: &Files<D>, manifest: &Manifest, options: Options) -> Result<Self, Error> {
         let highest = numbers(files)?.into_iter().max().unwrap_or(0);
         let last = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.number);
@@ -181,7 +181,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         }
     }
 
-    /// What became of them so far.
+    /// Their outcomes so far.
     pub fn counts(&self) -> Counts {
         Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
     }

@@ -63,7 +63,7 @@ fn changes_are_a_record_before_all_others() {
     assert_eq!([2, 3, 4].map(count), [Err(Malformed), Ok(()), Err(Malformed)]);
 }
 
-/// What was written by this version is read by all later ones, or refused by its format's number.
+/// Later versions read what this version has written, or refuse it by its format's number.
 #[test]
 fn the_bytes_stay_the_same() {
     let buffer = encoded(&place(), rows(3).as_bytes(), 2);

@@ -31,7 +31,7 @@ impl<'f, D: Disk> Writer<'f, D> {
     /// Writes a block of so many rows or records. Answers how many bytes it takes.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn write(&mut self, content: &[u8], count: u32) -> Result<usize, Error> {
         let bytes = bytes_of(content.len());
         if self.buffer.len() < bytes {
@@ -57,7 +57,7 @@ impl<'f, D: Disk> Writer<'f, D> {
     /// Makes the file durable; its name is not. `None` if there was nothing to write.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn finish(self) -> Result<Option<CheckpointFile>, Error> {
         let Some(file) = self.file else { return Ok(None) };
         if !left_out(CheckpointStep::SyncRows) {
@@ -85,7 +85,7 @@ impl RowContent {
     /// Adds encoded rows, each of which ends there. As many as have room beside each other go to the writer together.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn push<D: Disk>(&mut self, rows: &[u8], ends: &[usize], writer: &mut Writer<'_, D>) -> Result<(), Error> {
         let (mut start, mut left) = (0, ends);
         while !left.is_empty() {
@@ -108,7 +108,7 @@ impl RowContent {
     /// Writes what is left.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn finish<D: Disk>(&mut self, writer: &mut Writer<'_, D>) -> Result<usize, Error> {
         if self.count == 0 {
             return Ok(0);
@@ -136,7 +136,7 @@ impl RecordContent {
     /// Adds a record; those before are written if there is no room for it beside them.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn push<D: Disk>(&mut self, record: &Record<'_>, writer: &mut Writer<'_, D>) -> Result<usize, Error> {
         let bytes = self.records.content().len() + record.bytes() + FRONT_BYTES;
         let written = if bytes > self.content_bytes.min(MAX_CONTENT_BYTES) { self.finish(writer)? } else { 0 };
@@ -148,7 +148,7 @@ impl RecordContent {
     /// Writes what is left.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn finish<D: Disk>(&mut self, writer: &mut Writer<'_, D>) -> Result<usize, Error> {
         if self.records.count() == 0 {
             return Ok(0);

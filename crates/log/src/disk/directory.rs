@@ -25,7 +25,7 @@ impl Directory {
     /// Opens a directory, which is made if it is not there; the directory that it is in is. Its own name is durable after that.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn create_or_open(path: &Path) -> Result<Self, Cause> {
         check(path)?;
         match fs::create_dir(path) {
@@ -42,7 +42,7 @@ impl Directory {
     /// Opens a directory that is there.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path) -> Result<Self, Cause> {
         check(path)?;
         // Whole, so that it stays the same when the process changes its working directory.

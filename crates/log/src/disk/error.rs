@@ -1,8 +1,8 @@
-//! What goes wrong with files.
+//! Errors of files.
 
 use std::fmt;
 
-/// What was tried.
+/// The operation that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// [`Files::create`](super::Files::create).
@@ -122,7 +122,7 @@ impl fmt::Display for Holder {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {operation} {}: {cause}", Place(self))]
 pub struct Error {
-    /// What was tried.
+    /// The operation that was tried.
     pub operation: Operation,
     /// On which file or directory: the path from the root, which is itself empty.
     pub path: String,
@@ -144,9 +144,10 @@ impl Error {
         Self::new(Operation::Create, path, None, Cause::Full)
     }
 
-    /// Whether there was no room: what failed may be tried again when there is some.
+    /// Whether there was no room: what failed may be tried again when there is some. Not where a sync has found none: that leaves in doubt what was written
+    /// before, as any other failure of it does.
     pub fn is_full(&self) -> bool {
-        self.cause == Cause::Full
+        self.cause == Cause::Full && !matches!(self.operation, Operation::Sync | Operation::SyncDirectory)
     }
 }
 
@@ -170,5 +171,6 @@ mod tests {
         let error = Error::new(Operation::Lock, "", None, Cause::Locked { holder: Some(7) });
         assert_eq!(error.to_string(), "cannot lock the database's directory: it is in use by process 7");
         assert!(Error::new(Operation::Create, "a", None, Cause::Full).is_full());
+        assert!(!Error::new(Operation::Sync, "a", None, Cause::Full).is_full());
     }
 }

@@ -8,7 +8,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 40;
 /// The name by which a [`Directory`](super::Directory) is locked; it is not listed, and is no path.
 pub(super) const LOCK: &str = "LOCK";
 
-/// What a directory has that is empty for its user: where a file system is mounted, and where a desktop has shown it.
+/// Entries of a directory that is empty for its user: a file system is mounted there, or a desktop has shown it.
 const SYSTEM: [&str; 2] = ["lost+found", ".DS_Store"];
 
 /// How long a name may be, in bytes.
@@ -73,7 +73,7 @@ impl<D: Disk> Files<D> {
         self.by_path(Operation::Remove, path, D::remove)
     }
 
-    /// What a directory has, by name. Names that are none of a database's are left out.
+    /// The files of a directory, by name. Names that are none of a database's are left out.
     ///
     /// # Errors
     /// [`Cause::NotFound`], [`Cause::NotADirectory`], and what the system says.
@@ -85,7 +85,7 @@ impl<D: Disk> Files<D> {
     /// directories by themselves.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn other_than(&self, known: &[&str]) -> Result<Option<String>, Error> {
         let names = self.disk.names().map_err(|cause| Error::new(Operation::List, "", None, cause))?;
         let is_other = |name: &String| *name != LOCK && !SYSTEM.contains(&&**name) && !known.contains(&&**name);
@@ -111,7 +111,7 @@ impl<D: Disk> Files<D> {
     /// Makes durable which names a directory has.
     ///
     /// # Errors
-    /// What the system says: then nothing is known of what was changed since the last sync, and another sync does not help.
+    /// The system's error: then nothing is known of what was changed since the last sync, and another sync does not help.
     pub fn sync_directory(&self, path: &str) -> Result<(), Error> {
         self.by_path(Operation::SyncDirectory, path, D::sync_directory)
     }

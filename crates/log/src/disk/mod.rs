@@ -4,7 +4,7 @@
 //! write or a sync has failed. Under it, a [`Disk`] does the work: [`Directory`], a directory of the file system, or the simulated disk of the
 //! laboratory.
 //!
-//! What a disk promises, and no more:
+//! The promises of a disk, and no more:
 //!
 //! - [`Files::create`] makes a file whose zeroes and length are durable, if its name is. Nothing is left of it if there is no room.
 //! - [`File::sync`] makes durable what was written through any handle of that file before, its length included.
@@ -27,7 +27,7 @@ pub use error::{Cause, Error, Operation};
 pub use file::File;
 pub use files::{Files, MAX_FILE_BYTES};
 
-/// What a handle may be used for.
+/// The purpose of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading alone; the file may lie on a medium that cannot be written.
@@ -36,7 +36,7 @@ pub enum Access {
     Write,
 }
 
-/// What a directory has.
+/// The content of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The name, without the directory.
@@ -64,7 +64,7 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a file. Open handles go on.
     fn remove(&self, path: &str) -> Result<(), Cause>;
 
-    /// What the directory has, by name, without the lock and without names that [`Files`] would refuse.
+    /// The files of the directory, by name, without the lock and without names that [`Files`] would refuse.
     fn list(&self, path: &str) -> Result<Vec<Entry>, Cause>;
 
     /// All names that the root has, whatever they are, as far as they are text.

@@ -1,4 +1,4 @@
-//! What a flush does: it writes the records of an epoch as frames behind those before, and syncs them.
+//! A flush: it writes the records of an epoch as frames behind those before, and syncs them.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) struct Flusher<D: Disk> {
     clock: Arc<dyn Clock>,
 }
 
-/// What is known when an epoch is closed.
+/// The facts that are known when an epoch is closed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     /// Up to which order all transactions had ended.

@@ -1,4 +1,4 @@
-//! What a log has lost that has stopped: all that is below can still be read.
+//! The loss of a log that has stopped: all that is below can still be read.
 
 use std::sync::PoisonError;
 

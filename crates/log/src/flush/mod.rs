@@ -91,7 +91,7 @@ pub struct Log<D: Disk> {
     filling: Arc<Signal>,
 }
 
-/// What a log is made of, when it is opened.
+/// The parts of a log, when it is opened.
 pub(crate) struct Parts<D: Disk> {
     pub(crate) flusher: Flusher<D>,
     pub(crate) pool: Pool<D>,
@@ -300,7 +300,7 @@ impl<D: Disk> Log<D> {
     /// Writes down in the manifest how far the log goes, when it was closed. No frame tells of this manifest: who knows the one before knows enough.
     ///
     /// # Errors
-    /// What the manifest says. All is durable nevertheless; how long the log is only its frames tell then.
+    /// Errors of the manifest. All is durable nevertheless; how long the log is only its frames tell then.
     pub fn note_end(&self, manifests: &mut Manifests<D>) -> Result<(), manifest::Error>
     where
         D: Clone,
@@ -362,7 +362,7 @@ impl<D: Disk> Log<D> {
     /// The log files below this number are needed no longer: a manifest that begins with it, of this generation, is durable.
     ///
     /// # Errors
-    /// What the disk says. The files are removed when the database is opened again.
+    /// The disk's error. The files are removed when the database is opened again.
     pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
         self.note_manifest(generation);
         self.pool.release(first_log_file)?;
@@ -472,7 +472,7 @@ impl<D: Disk> redo::Log for Log<D> {
     }
 }
 
-/// What was so when the log's thread looked last.
+/// The state when the log's thread looked last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beat {
     flushed_ns: u64,

@@ -1,5 +1,6 @@
-//! What a log takes of memory and disks, and when its answers leave.
+//! Options of a log: its memory and files, and when its answers leave.
 
+use polychron_base::Error;
 use polychron_base::clock::Duration;
 use polychron_engine::redo::Durability;
 
@@ -21,7 +22,7 @@ const LONGEST_GROUP: Duration = Duration::from_secs(60);
 /// How long an answer waits for standbys unless told otherwise.
 const REPLICA_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a log takes and how its files are.
+/// The memory that a log takes, and its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// When answers leave.
@@ -100,7 +101,15 @@ impl Options {
         }
     }
 
-    /// What is wrong with them.
+    /// Refuses what a log cannot be.
+    ///
+    /// # Errors
+    /// [`Error::Options`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.complaint().map_or(Ok(()), |complaint| Err(Error::options(complaint)))
+    }
+
+    /// Their fault.
     pub(crate) fn complaint(&self) -> Option<&'static str> {
         let is_length = |bytes: u64| bytes > 0 && bytes.is_multiple_of(crate::disk::BLOCK as u64);
         if !is_length(self.first_file_bytes) || !is_length(self.file_bytes) || self.first_file_bytes > self.file_bytes {

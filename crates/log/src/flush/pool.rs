@@ -100,7 +100,7 @@ impl State {
         self.live.iter().map(|live| self.bytes_of(live.slot)).sum()
     }
 
-    /// What a checkpoint of the last one and of the log may take.
+    /// The memory that a checkpoint of the last one and of the log may take.
     fn folded_bytes(&self) -> u64 {
         self.checkpoint_bytes + self.live_bytes()
     }

@@ -1,4 +1,4 @@
-//! What standbys have durably, and who waits for so many of them.
+//! The positions up to which standbys are durable, and the waits for so many of them.
 //!
 //! Each standby counts once, however often it is connected, and while it is. What so many have had once counts for ever.
 
@@ -40,7 +40,7 @@ struct State {
     is_over: bool,
 }
 
-/// What a standby has.
+/// The position of a standby.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Replica {
     /// The connection that said so.
@@ -94,7 +94,7 @@ impl Replicas {
         self.replicated.load(Ordering::Acquire) // pairs with the release in `acknowledge`
     }
 
-    /// What waits for what was found when the database was opened.
+    /// The last epoch that was found when the database was opened.
     #[inline]
     pub(crate) fn opened(&self) -> u64 {
         self.opened
@@ -175,7 +175,7 @@ impl Replicas {
 }
 
 impl State {
-    /// What so many standbys have.
+    /// The position that so many standbys have reached.
     fn of_so_many<V: Ord + Default>(&self, count: usize, value: impl Fn(&Replica) -> V) -> V {
         let mut values: Vec<V> = self.standbys.values().map(value).collect();
         values.sort_unstable_by(|one, other| other.cmp(one));

@@ -1,4 +1,4 @@
-//! What room the log has ahead, and what is refused where that is not enough.
+//! The room that the log has ahead, and the refusals where that is not enough.
 
 use polychron_base::Error;
 use polychron_engine::mutations::left_out;

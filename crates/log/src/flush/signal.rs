@@ -1,4 +1,4 @@
-//! What a thread waits for that does something again and again.
+//! A signal for a thread that does something again and again.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! What one flush of the log writes: a header with checksums, and records.
+//! A frame, which one flush of the log writes: a header with checksums, and records.
 //!
 //! A frame begins at a block and fills whole ones. All numbers are little-endian:
 //!
@@ -70,7 +70,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What a frame says of itself.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Where it is.
@@ -120,7 +120,7 @@ pub enum Fault {
 /// A frame that was read and checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'b> {
-    /// What it says of itself.
+    /// Its header.
     pub header: Header,
     /// The checksum of its header: what the next one has as [`Header::before`].
     pub checksum: u32,
@@ -168,7 +168,7 @@ impl<'b> Frame<'b> {
         Some(Self { header, checksum, bytes: (start + content.len()).next_multiple_of(BLOCK), records, content })
     }
 
-    /// What the frame says of itself whose first block this is, and how many bytes it takes, if its header is whole.
+    /// The header of the frame whose first block this is, and how many bytes the frame takes, if its header is whole.
     ///
     /// # Errors
     /// [`Fault`]. The place is not compared.
@@ -192,7 +192,7 @@ impl<'b> Frame<'b> {
     }
 }
 
-/// What the first block says.
+/// The content of the first block.
 struct Parts<'b> {
     header: Header,
     checksum: u32,

@@ -5,7 +5,7 @@ use polychron_engine::mutations::left_out;
 use super::{Malformed, Order, Piece, Record};
 use crate::steps::Step;
 
-/// What was read of a transaction, when it goes on. All of it lies in one epoch.
+/// The part of a transaction that was read so far. All of it lies in one epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pieces {
     /// Its order, its worker, and the number of its next change.

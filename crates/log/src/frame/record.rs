@@ -240,12 +240,12 @@ impl Piece {
     pub const WHOLE: Self = Self { first: 0, goes_on: false };
 }
 
-/// What one transaction has changed, or a piece of that.
+/// The changes of one transaction, or a piece of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'b> {
     /// Its place in the order of changes.
     pub order: Order,
-    /// Who executed it.
+    /// The worker that executed it.
     pub worker: u32,
     /// Which changes of the transaction these are.
     pub piece: Piece,
@@ -450,7 +450,7 @@ impl<'b> Ranges<'b> {
         Some((first, first + count as usize))
     }
 
-    /// What [`encoded`](Self::encoded) gave of all ranges of a change.
+    /// The bytes that [`encoded`](Self::encoded) gave, of all ranges of a change.
     pub(crate) fn of(bytes: &'b [u8], count: u64) -> Self {
         Self { reader: Reader::new(bytes), left: count, end: 0 }
     }
@@ -484,7 +484,7 @@ impl<'b> Words<'b> {
         (self.reader.rest(), self.left)
     }
 
-    /// What [`encoded`](Self::encoded) gave.
+    /// The bytes that [`encoded`](Self::encoded) gave.
     pub(crate) fn of(bytes: &'b [u8], count: usize) -> Self {
         Self { reader: Reader::new(bytes), zeroes: 0, others: 0, left: count }
     }

@@ -80,7 +80,7 @@ fn an_empty_frame_carries_its_header() {
     assert_eq!((frame.header, frame.records().count()), (header(), 0));
 }
 
-/// What was written by this version is read by all later ones, or refused by its format's number.
+/// Later versions read what this version has written, or refuse it by its format's number.
 #[test]
 fn the_bytes_stay_the_same() {
     let (buffer, _) = encoded(&records());

@@ -1,4 +1,4 @@
-//! What a database's files are: the root of everything that recovery reads.
+//! The list of a database's files: the root of everything that recovery reads.
 //!
 //! Two files are overwritten in turn, `manifest.0` by even generations and `manifest.1` by odd ones, and the newest valid one counts. So a write that is
 //! interrupted leaves the one before. `docs/durability.md` has the rules.
@@ -62,7 +62,7 @@ pub struct Checkpoint {
 pub struct CheckpointFile {
     /// The number of the checkpoint that it was written for.
     pub number: u64,
-    /// What it has.
+    /// Its content.
     pub contents: Contents,
     /// How many rows or records.
     pub count: u64,
@@ -110,12 +110,12 @@ pub enum Error {
     /// A file could not be read or written.
     #[error(transparent)]
     Disk(#[from] disk::Error),
-    /// What is there cannot be what was written.
+    /// The bytes cannot be those that were written.
     #[error("{path} is damaged: {reason}")]
     Corrupt {
         /// The file.
         path: &'static str,
-        /// What is wrong with it.
+        /// Its fault.
         reason: &'static str,
     },
     /// Another version wrote it.

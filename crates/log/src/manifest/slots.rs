@@ -15,7 +15,7 @@ pub struct Manifests<D: Disk> {
     current: Manifest,
 }
 
-/// What a slot has.
+/// The content of a slot.
 enum Slot {
     Missing,
     Empty,
@@ -77,7 +77,7 @@ impl<D: Disk + Clone> Manifests<D> {
         Ok(Some(Self { files: files.clone(), slots, generation, current: manifest }))
     }
 
-    /// What counts, without changing anything; `None` as in [`open`](Self::open).
+    /// The manifest that counts, without changing anything; `None` as in [`open`](Self::open).
     ///
     /// # Errors
     /// As of [`open`](Self::open).
@@ -93,7 +93,7 @@ impl<D: Disk + Clone> Manifests<D> {
         Ok(choose(files)?.map(|chosen| (chosen.manifest, chosen.generation)))
     }
 
-    /// What counts.
+    /// The manifest that counts.
     pub fn current(&self) -> &Manifest {
         &self.current
     }

@@ -35,7 +35,7 @@ fn what_is_encoded_is_decoded() {
     }
 }
 
-/// What was written by this version is read by all later ones, or refused by its format's number.
+/// Later versions read what this version has written, or refuse it by its format's number.
 #[test]
 fn the_bytes_stay_the_same() {
     let bytes = encode(&manifest(), 9);

@@ -85,7 +85,7 @@ impl<D: Disk> Drop for Ahead<D> {
     }
 }
 
-/// What a file has from an offset on; `None` where it ends, or cannot be read as a whole.
+/// The bytes of a file from an offset on; `None` where it ends, or cannot be read as a whole.
 fn window<D: Disk>(file: &File<D::File>, offset: u64, file_bytes: u64) -> Option<Window> {
     let bytes = file_bytes.checked_sub(offset)?.min(WINDOW) / BLOCK as u64 * BLOCK as u64;
     let mut buffer = Buffer::zeroed(bytes as usize);

@@ -28,7 +28,7 @@ pub struct Logged<'b> {
     pub record: Record<'b>,
 }
 
-/// What a log has, and where it goes on.
+/// The content of a log, and where it goes on.
 pub(crate) struct End {
     /// The last epoch that is whole.
     pub(crate) whole: u64,
@@ -152,7 +152,7 @@ pub(crate) fn read_in_use<D: Disk>(
     Ok(())
 }
 
-/// What is passed on the way through a log.
+/// The frames and records that are passed on the way through a log.
 pub(crate) enum Passed<'b> {
     /// The next frame. Reading ends before it if it is not wanted.
     Frame(&'b Header),

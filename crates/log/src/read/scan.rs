@@ -1,4 +1,4 @@
-//! What the blocks behind a log's end know.
+//! The blocks behind a log's end.
 
 use super::walk::{Walk, read_at};
 use crate::disk::{Access, BLOCK, Buffer, Disk};

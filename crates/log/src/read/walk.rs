@@ -60,7 +60,7 @@ struct Opened<D: Disk> {
     file: Arc<File<D::File>>,
     bytes: u64,
     ahead: Ahead<D>,
-    /// What was read before, and is no longer needed.
+    /// Bytes that were read before, and are no longer needed.
     spare: Option<Buffer>,
 }
 
@@ -343,7 +343,7 @@ pub(crate) fn all_slots<D: Disk>(files: &Files<D>) -> Result<Vec<u32>, Error> {
     }
 }
 
-/// What the first block of a file says, if it is a frame's.
+/// The header in the first block of a file, if that is a frame's.
 fn first_header<D: Disk>(files: &Files<D>, slot: u32) -> Result<Option<Header>, Error> {
     let file = files.open(&path_of(slot), Access::Read)?;
     let mut first = Buffer::zeroed(BLOCK);

@@ -7,7 +7,7 @@ use memmap2::{MmapMut, MmapOptions};
 /// How long the first block is, and up to which length each one is twice as long as the one before.
 const FIRST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 1 << 20;
-/// What lies in an arena may be overwritten by something slightly longer.
+/// Bytes in an arena may be overwritten by slightly more.
 const UNIT: usize = 8;
 
 /// Blocks that are as long as this are the system's own pages, which it has again as soon as they are not needed. An allocator would keep them.

@@ -22,7 +22,7 @@ const SHORT: usize = 16;
 const LONG: u8 = u8::MAX;
 const FIRST_SLOTS: usize = 16;
 
-/// What is known of a key. In one cache line.
+/// The knowledge of a key, in one cache line.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Of the newest put or deletion.
@@ -105,17 +105,31 @@ impl Keys {
         self.slots.capacity() * size_of::<(u32, u32)>() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// The entries that may be those of a key with this hash.
-    fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
+    /// The first entry that may be that of a key with this hash, and is.
+    #[inline]
+    fn probe(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         let (tag, mask) = (hash as u32, self.slots.len().wrapping_sub(1));
-        let slots = (0..self.slots.len()).map(move |step| self.slots[(tag as usize + step) & mask]);
-        let found = slots.take_while(|(_, entry)| *entry != 0).filter(move |(other, _)| *other == tag);
-        found.map(|(_, entry)| entry as usize - 1)
+        let mut at = tag as usize & mask;
+        // It ends at a slot that is free: a quarter is, or there are none.
+        while let Some((other, entry)) = self.slots.get(at).filter(|(_, entry)| *entry != 0) {
+            let number = *entry as usize - 1;
+            if *other == tag && is_it(number) {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+        None
     }
 
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8], arena: &Arena) -> Option<usize> {
-        self.candidates(hash).find(|&at| self.entries[at].key(arena) == key)
+        self.probe(hash, |number| self.has(number, key, arena))
+    }
+
+    /// Whether an entry is that of a key.
+    #[inline]
+    pub(super) fn has(&self, number: usize, key: &[u8], arena: &Arena) -> bool {
+        self.entries.get(number).is_some_and(|entry| entry.key(arena) == key)
     }
 
     pub(super) fn find_or_insert(&mut self, hash: u64, key: &[u8], arena: &mut Arena) -> usize {
@@ -147,16 +161,10 @@ impl Keys {
         prefetch_read(self.slots.as_ptr().wrapping_add(hash as u32 as usize & self.slots.len().wrapping_sub(1)));
     }
 
-    /// Asks for its entry.
-    pub(super) fn fetch_entry(&self, hash: u64) {
-        if let Some(entry) = self.candidate(hash) {
-            prefetch_read(entry);
-        }
-    }
-
-    /// Its entry, most likely.
-    pub(super) fn candidate(&self, hash: u64) -> Option<&Entry> {
-        self.entries.get(self.candidates(hash).next()?)
+    /// The number of its entry, most likely.
+    #[inline]
+    pub(super) fn candidate(&self, hash: u64) -> Option<usize> {
+        self.probe(hash, |_| true)
     }
 }
 
@@ -175,5 +183,20 @@ mod tests {
                 assert_eq!(one.compare(other, &arena), first.cmp(second), "{first:?} and {second:?}");
             }
         }
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart() {
+        let (mut keys, mut arena) = (Keys::default(), Arena::default());
+        assert_eq!((keys.candidate(7), keys.find(7, b"", &arena)), (None, None));
+        let key = |number: usize| number.to_be_bytes();
+        (0..100).for_each(|number| assert_eq!(keys.find_or_insert(7, &key(number), &mut arena), number));
+        for number in 0..100 {
+            assert_eq!(keys.find_or_insert(7, &key(number), &mut arena), number);
+            assert_eq!(keys.find(7, &key(number), &arena), Some(number));
+            assert!(keys.has(number, &key(number), &arena) && !keys.has(number, &key(number + 1), &arena));
+        }
+        assert!(keys.candidate(7).is_some() && keys.candidate(8).is_none());
+        assert!(keys.find(7, &key(100), &arena).is_none() && !keys.has(100, &key(100), &arena));
     }
 }

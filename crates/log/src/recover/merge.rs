@@ -1,4 +1,4 @@
-//! What a log's tail and a checkpoint have together, row by row.
+//! The rows of a log's tail and a checkpoint together, one by one.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -41,7 +41,7 @@ pub trait Sink: Sync {
     /// Rows of one table, in no order. Each row comes once in all.
     ///
     /// # Errors
-    /// What ends the recovery.
+    /// The error that ends the recovery.
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Self::Error>;
 }
 
@@ -53,7 +53,7 @@ pub trait Source: Sync {
     /// Hands out all rows of a part, some of one table at a time, until it is told to stop.
     ///
     /// # Errors
-    /// What is wrong with the part, and with rows that are malformed.
+    /// Faults of the part, and rows that are malformed.
     fn read(&self, part: usize, visit: &mut Visit<'_>) -> Result<(), Error>;
 }
 
@@ -110,7 +110,7 @@ impl<'t> Batch<'t> {
         self.table.position
     }
 
-    /// What defines the table.
+    /// The table's definition.
     pub fn definition(&self) -> &'t TableDefinition {
         &self.table.definition
     }
@@ -164,7 +164,7 @@ impl<'t> Batch<'t> {
     }
 }
 
-/// What was gathered of each row, before it is merged with a checkpoint.
+/// The changes that were gathered of each row, before they are merged with a checkpoint.
 #[derive(Debug)]
 pub struct Newest {
     pub(super) tables: Tables,
@@ -195,7 +195,7 @@ impl Newest {
     /// alone if it is one or none. Rows of tables that are not in the catalog are passed over. Answers how many rows there were.
     ///
     /// # Errors
-    /// What sink or checkpoint say first, and [`Error::Row`].
+    /// The first error of sink or checkpoint, and [`Error::Row`].
     pub fn merge<C: Source, S: Sink>(mut self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
         if self.tables.all().is_empty() {
             return Ok(0);
@@ -244,7 +244,7 @@ impl Newest {
     /// that was gathered. Answers how many there were.
     ///
     /// # Errors
-    /// What the sink says, and [`Error::Row`].
+    /// Errors of the sink, and [`Error::Row`].
     pub(crate) fn changes<S: Sink>(self, sink: &S) -> Result<u64, S::Error> {
         const { assert!(S::ENCODED, "changes are not rows") };
         if self.tables.all().is_empty() {
@@ -290,7 +290,7 @@ impl Newest {
         let table = self.tables.get(number);
         for (looked, row) in group.rows() {
             let part = &self.parts[looked.part];
-            let found = looked.likely.and_then(|_| part.find(number, looked.hash, row.key));
+            let found = looked.likely.and_then(|likely| part.find(number, likely, looked.hash, row.key));
             if found.is_some_and(Entry::meet) && !left_out(RecoveryStep::RefuseTwice) {
                 return Err(table.fault(row.key, RowFault::Twice).into());
             }
@@ -502,15 +502,7 @@ impl<'t, S: Sink> Output<'t, S> {
     /// All patches of a row that is not known, as one.
     fn patch_checkpoint_row(&mut self, table: &'t Table, part: &Part, entry: &Entry) -> Result<(), S::Error> {
         part.patches(entry, &mut self.patches);
-        let mut patched: Vec<(usize, u64)> = Vec::new();
-        for (first, words) in self.patches.iter().flat_map(|number| part.ranges(*number)) {
-            patched.extend((first..).zip(words));
-        }
-        // The newest last.
-        patched.sort_by_key(|(at, _)| *at);
-        patched.reverse();
-        patched.dedup_by_key(|(at, _)| *at);
-        patched.reverse();
+        let patched = part.newest(&self.patches);
         let words: Vec<u64> = patched.iter().map(|(_, word)| *word).collect();
         let (mut ranges, mut rest) = (Vec::new(), words.as_slice());
         for range in patched.chunk_by(|(at, _), (next, _)| at + 1 == *next) {

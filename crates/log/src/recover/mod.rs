@@ -45,7 +45,7 @@ const PART_BYTES: usize = 64 << 10;
 /// How many bytes of changes may wait in a part: less where the memory is limited.
 const WAITING_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
 
-/// What the records of a log say of each row, gathered. Those that a checkpoint has are not given to it.
+/// The changes of each row, gathered from the records of a log. Those that a checkpoint has are not given to it.
 pub struct Tail {
     shared: Arc<Shared>,
     /// Records that no thread has yet.
@@ -56,7 +56,7 @@ pub struct Tail {
     own: Scatter,
 }
 
-/// What the threads of a tail share.
+/// The state that the threads of a tail share.
 struct Shared {
     tables: Tables,
     range: Range,
@@ -169,6 +169,11 @@ impl Tail {
         }
     }
 
+    /// The hash of the first key that a record changes, by which keys belong to ranges.
+    pub(crate) fn hash_of(&mut self, record: &Record<'_>) -> Option<u32> {
+        self.own.first_key(&self.shared, record.body()).map(crate::checkpoint::hash)
+    }
+
     fn send(&mut self) {
         let chunk = std::mem::take(&mut self.chunk);
         if let Some(chunks) = &self.chunks {
@@ -183,12 +188,12 @@ impl Tail {
         self.shared.parts.iter().map(part).sum()
     }
 
-    /// What waits in the calling thread to be taken in, in bytes: little, which counts where the memory may be little.
+    /// Bytes that wait in the calling thread to be taken in: little, which counts where the memory may be little.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.own.pending_bytes()
     }
 
-    /// What was gathered, when all records are taken in.
+    /// The gathered changes, when all records are taken in.
     ///
     /// # Errors
     /// The first thing that was wrong with a record: [`Error::Record`], or [`Error::Row`].
@@ -237,7 +242,7 @@ impl Drop for Tail {
 }
 
 impl Shared {
-    /// What a thread does until there are no more records.
+    /// The loop of a thread, until there are no more records.
     fn work(&self, chunks: &Mutex<Receiver<Chunk>>) {
         let mut scatter = Scatter::new(self.parts.len());
         loop {

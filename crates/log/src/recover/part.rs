@@ -1,4 +1,4 @@
-//! What is known of the keys whose hashes belong to one part.
+//! The keys whose hashes belong to one part.
 
 use std::cmp::Ordering;
 
@@ -77,11 +77,11 @@ pub(super) struct Incoming<'b> {
     pub(super) sequence: u32,
     pub(super) key: &'b [u8],
     pub(super) kind: Kind,
-    /// What [`Words::encoded`] or [`Ranges::encoded`] gives.
+    /// The result of [`Words::encoded`] or [`Ranges::encoded`].
     pub(super) bytes: &'b [u8],
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The row is so many words.
@@ -107,6 +107,8 @@ struct LookedUp<'b> {
     hash: u64,
     stamp: Stamp,
     incoming: Incoming<'b>,
+    /// The entry of its key, most likely, once that was looked for.
+    likely: Option<u32>,
 }
 
 /// Keys, and what was done to them.
@@ -123,13 +125,13 @@ pub(super) struct Part {
     eras: Eras,
 }
 
-/// What lies under a key's patches.
+/// The row under a key's patches.
 pub(super) enum Below<'p> {
     /// This row.
     Row(Words<'p>),
     /// No row.
     Nothing,
-    /// What the checkpoint has.
+    /// The checkpoint's row.
     Checkpoint,
 }
 
@@ -171,12 +173,11 @@ impl Part {
             changes.extend(Changes::of(stream.get(span)).map(|(table, incoming)| {
                 let stamp = Stamp { era, sequence: incoming.sequence, timestamp: incoming.timestamp };
                 let stamp = if left_out(RecoveryStep::CompareOrders) { Stamp::default() } else { stamp };
-                LookedUp { table, hash: hash_of(seed, incoming.key), stamp, incoming }
+                LookedUp { table, hash: hash_of(seed, incoming.key), stamp, incoming, likely: None }
             }));
             for step in 0..changes.len() + STEPS * AHEAD {
-                let behind = |steps: usize| changes.get(step.checked_sub(steps * AHEAD)?);
-                self.fetch([behind(0), behind(1), behind(2), behind(3)]);
-                if let Some(change) = behind(STEPS) {
+                self.fetch(&mut changes, step);
+                if let Some(change) = step.checked_sub(STEPS * AHEAD).and_then(|at| changes.get(at)) {
                     self.apply(change);
                 }
             }
@@ -190,9 +191,11 @@ impl Part {
         self.tables.iter_mut().for_each(|keys| keys.entries.shrink_to_fit());
     }
 
-    fn apply(&mut self, LookedUp { table, hash, stamp, incoming }: &LookedUp<'_>) {
+    fn apply(&mut self, LookedUp { table, hash, stamp, incoming, likely }: &LookedUp<'_>) {
         let (table, stamp) = (*table, *stamp);
-        let at = self.tables[table].find_or_insert(*hash, incoming.key, &mut self.arena);
+        let found = likely.map(|at| at as usize).filter(|at| self.tables[table].has(*at, incoming.key, &self.arena));
+        let insert = || self.tables[table].find_or_insert(*hash, incoming.key, &mut self.arena);
+        let at = found.unwrap_or_else(insert);
         let words = match incoming.kind {
             Kind::Patch { ranges, covered } => {
                 let patch = Patch { stamp, ranges, covered, encoded: Span::default(), next: NONE };
@@ -276,7 +279,11 @@ impl Part {
         }
     }
 
-    pub(super) fn find(&self, table: usize, hash: u64, key: &[u8]) -> Option<&Entry> {
+    /// The entry of a key: the one that is most likely, or another one.
+    pub(super) fn find<'p>(&'p self, table: usize, likely: &'p Entry, hash: u64, key: &[u8]) -> Option<&'p Entry> {
+        if likely.key(&self.arena) == key {
+            return Some(likely);
+        }
         let keys = &self.tables[table];
         keys.find(hash, key, &self.arena).map(|at| &keys.entries[at])
     }
@@ -330,24 +337,44 @@ impl Part {
         let patch = &self.patches[number as usize];
         Ranges::of(self.arena.get(patch.encoded), u64::from(patch.ranges))
     }
+
+    /// The words that patches of one row have changed, each as the last of them left it, by position.
+    pub(super) fn newest(&self, patches: &[u32]) -> Vec<(usize, u64)> {
+        let mut patched: Vec<(usize, u64)> = Vec::new();
+        for (first, words) in patches.iter().flat_map(|number| self.ranges(*number)) {
+            patched.extend((first..).zip(words));
+        }
+        // The newest last.
+        patched.sort_by_key(|(at, _)| *at);
+        patched.reverse();
+        patched.dedup_by_key(|(at, _)| *at);
+        patched.reverse();
+        patched
+    }
 }
 
 /// What lies ahead is asked for before it is needed, each behind the one before.
 impl Part {
     /// Asks for what changes need: the place where a key is found, and for those behind what that leads to.
     #[inline]
-    fn fetch(&self, [slot, entry, patch, bytes]: [Option<&LookedUp<'_>>; STEPS]) {
-        if let Some(change) = slot {
+    fn fetch(&self, changes: &mut [LookedUp<'_>], step: usize) {
+        if let Some(change) = changes.get(step) {
             self.tables[change.table].fetch_slot(change.hash);
         }
-        if let Some(change) = entry {
-            self.tables[change.table].fetch_entry(change.hash);
+        if let Some(change) = step.checked_sub(AHEAD).and_then(|at| changes.get_mut(at)) {
+            let keys = &self.tables[change.table];
+            let found = keys.candidate(change.hash);
+            change.likely = found.map(|at| at as u32);
+            if let Some(at) = found {
+                prefetch_read(&keys.entries[at]);
+            }
         }
-        if let Some(change) = patch {
-            self.fetch_patch(self.tables[change.table].candidate(change.hash));
+        let likely = |change: &LookedUp<'_>| self.tables[change.table].entries.get(change.likely? as usize);
+        if let Some(change) = step.checked_sub(2 * AHEAD).and_then(|at| changes.get(at)) {
+            self.fetch_patch(likely(change));
         }
-        if let Some(change) = bytes {
-            self.fetch_bytes(self.tables[change.table].candidate(change.hash));
+        if let Some(change) = step.checked_sub(3 * AHEAD).and_then(|at| changes.get(at)) {
+            self.fetch_bytes(likely(change));
         }
     }
 
@@ -358,7 +385,8 @@ impl Part {
 
     /// Its entry, most likely; if there is none, nothing is known of it.
     pub(super) fn candidate(&self, table: usize, hash: u64) -> Option<&Entry> {
-        self.tables[table].candidate(hash)
+        let keys = &self.tables[table];
+        keys.candidate(hash).map(|at| &keys.entries[at])
     }
 
     /// Asks for an entry's newest patch.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::frame::{Change, changes_of};
 use crate::steps::RecoveryStep;
 
-/// What one thread has of changes that their parts do not have yet.
+/// The changes that one thread has and their parts do not have yet.
 pub(super) struct Scatter {
     parts: Vec<Block>,
     /// How many rows were put.
@@ -97,6 +97,17 @@ impl Scatter {
             add(&mut self.parts, shared, era, number, &change);
         }
         Ok(())
+    }
+
+    /// The key of a record's first change, if it has a table.
+    pub(super) fn first_key<'k>(&'k mut self, shared: &Shared, body: &'k [u8]) -> Option<&'k [u8]> {
+        match changes_of(body).next()?.ok()? {
+            Change::Put { table, row } => {
+                let table = shared.tables.get(shared.tables.number(table)?);
+                table.key_of_encoded(row, &mut self.row, &mut self.key).ok()
+            }
+            Change::Patch { key, .. } | Change::Delete { key, .. } => Some(key),
+        }
     }
 
     /// Hands over what waits.

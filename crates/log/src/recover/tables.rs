@@ -1,4 +1,4 @@
-//! What recovery knows of tables.
+//! Tables, as recovery knows them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

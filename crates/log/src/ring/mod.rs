@@ -93,20 +93,20 @@ struct Ring {
     latch: SpinLatch<Ends>,
 }
 
-/// What the worker alone uses, but for the array. Positions are words since the ring began. All accesses are relaxed: the latch orders what another
+/// Fields that the worker alone uses, but for the array. Positions are words since the ring began. All accesses are relaxed: the latch orders what another
 /// thread reads.
 #[derive(Default)]
 struct Own {
     array: OnceLock<Array>,
     /// How many bytes are staged: behind the head and the room for the record's front.
     staged: AtomicUsize,
-    /// What lies before is sealed.
+    /// Words before this position are sealed.
     head: AtomicU64,
-    /// What lies before was copied out, as far as the worker knows.
+    /// Words before this position were copied out, as far as the worker knows.
     tail: AtomicU64,
 }
 
-/// What the worker shares with the thread that flushes.
+/// Fields that the worker shares with the thread that flushes.
 #[derive(Default)]
 struct Ends {
     tail: u64,

@@ -68,7 +68,7 @@ impl Sink for WordSink<'_> {
     }
 }
 
-/// What of a word does not fit behind so many bits of another one: nothing, if there are none.
+/// The bits of a word that do not fit behind so many bits of another one: none, if there are none.
 #[inline]
 fn rest(word: u64, bits: u32) -> u64 {
     word >> 1 >> (63 - bits)
@@ -82,15 +82,24 @@ pub(super) fn index(words: &[AtomicU64], at: u64) -> usize {
 
 /// Appends bytes that begin at a word.
 pub(super) fn copy_out(words: &[AtomicU64], start: u64, bytes: usize, into: &mut Vec<u8>) {
-    let whole = bytes / 8;
-    into.reserve(8 * whole + 8);
-    for at in start..start + whole as u64 {
-        into.extend_from_slice(&words[index(words, at)].load(Ordering::Relaxed).to_le_bytes());
+    let begun = into.len();
+    into.resize(begun + bytes, 0);
+    let (whole, rest) = into[begun..].as_chunks_mut::<8>();
+    if !rest.is_empty() {
+        let last = words[index(words, start + whole.len() as u64)].load(Ordering::Relaxed).to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
     }
-    if !bytes.is_multiple_of(8) {
-        let last = words[index(words, start + whole as u64)].load(Ordering::Relaxed).to_le_bytes();
-        into.extend_from_slice(&last[..bytes % 8]);
-    }
+    // They may go on at the beginning of the ring.
+    let (before, from) = words.split_at(index(words, start));
+    let (to, behind) = whole.split_at_mut(whole.len().min(from.len()));
+    load(from, to);
+    load(before, behind);
+}
+
+/// The first words, as many as there is room for.
+#[inline]
+fn load(words: &[AtomicU64], into: &mut [[u8; 8]]) {
+    words.iter().zip(into).for_each(|(word, to)| *to = word.load(Ordering::Relaxed).to_le_bytes());
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

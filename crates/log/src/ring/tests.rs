@@ -132,7 +132,7 @@ fn rings_share_their_memory() {
     assert_eq!((next, rings.ring_bytes()), (1 << 20, 512 << 10));
 }
 
-/// What a long transaction has staged comes in pieces, one behind the other, each with the number of its first change; and nothing is left of the memory.
+/// The changes of a long transaction come in pieces, one behind the other, each with the number of its first change; and nothing is left of the memory.
 #[test]
 fn a_long_transaction_comes_in_pieces() {
     let mut random = Random::from_seed(3);

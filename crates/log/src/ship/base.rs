@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use polychron_base::clock::Duration;
 use polychron_engine::mutations::left_out;
 
 use super::marker::{self, Marked};
-use super::message::{Decoder, FileKind, Hello, Mark, Message, PIECE, encode, most_from_primary};
+use super::message::{Decoder, FileKind, Hello, Mark, Message, PIECE, Silence, encode, most_from_primary};
 use super::sender::Source;
 use super::{MOST_FILE, Trouble, refused};
 use crate::DatabaseId;
@@ -121,7 +122,8 @@ impl<D: Disk + Clone> Basing<D> {
 pub struct Base<D: Disk> {
     files: Files<D>,
     decoder: Decoder,
-    /// What all is about, once that has come.
+    silence: Silence,
+    /// The description of the copy, once it has come.
     manifest: Option<(Manifest, u64)>,
     /// How many files of the checkpoint and of the log have come.
     checkpoint_files: u32,
@@ -158,6 +160,7 @@ impl<D: Disk + Clone> Base<D> {
         Ok(Some(Self {
             files: files.clone(),
             decoder: Decoder::new(most_from_primary()),
+            silence: Silence::begin(),
             manifest: None,
             checkpoint_files: 0,
             log_files: 0,
@@ -166,8 +169,14 @@ impl<D: Disk + Clone> Base<D> {
         }))
     }
 
-    /// What the standby says at the beginning of the connection.
-    pub fn hello(&self) -> Vec<u8> {
+    /// For how long nothing has been heard of the primary.
+    pub fn silence(&self) -> Duration {
+        self.silence.time()
+    }
+
+    /// The standby's first message on the connection.
+    pub fn hello(&mut self) -> Vec<u8> {
+        self.silence = Silence::begin();
         let end = Cursor { number: 0, offset: 0, whole: 0, incarnation: 0, before: 0, is_unfinished: false };
         let (database, mark) = (DatabaseId(0), Mark::default());
         encode(&Message::Hello(Hello { database, incarnation: 0, end, last: (0, 0), mark }), 0)
@@ -186,6 +195,7 @@ impl<D: Disk + Clone> Base<D> {
                 return Ok(true);
             }
         }
+        self.silence.note(&decoder);
         self.decoder = decoder;
         Ok(false)
     }

@@ -51,7 +51,7 @@ fn encode(marked: Marked, identity: &[u8]) -> [u8; BLOCK] {
     bytes
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marked {
     /// The standby begins anew when it is opened: it is not whole yet, or is too far behind.
@@ -87,7 +87,7 @@ pub(crate) fn is_there<D: Disk>(files: &Files<D>) -> Result<bool, disk::Error> {
     }
 }
 
-/// What the file says.
+/// The content of the file.
 pub(super) fn read<D: Disk>(files: &Files<D>) -> Result<Marked, disk::Error> {
     let file = files.open(PATH, Access::Read)?;
     let mut bytes = Buffer::zeroed(BLOCK);

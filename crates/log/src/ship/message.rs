@@ -1,4 +1,4 @@
-//! What a primary and a standby tell each other.
+//! The messages between a primary and a standby.
 //!
 //! A message is an envelope of four numbers, all of them little-endian, and its content:
 //!
@@ -13,6 +13,7 @@
 //! So one that is damaged, left out, repeated or overtaken is recognised, whatever carries it. A connection begins with the standby's `Hello`, which the
 //! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has: `Durable`. Nothing is kept of a message that is longer than the receiver expects.
 
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::redo::Order;
 
 use crate::DatabaseId;
@@ -40,7 +41,7 @@ pub struct Mark {
     pub(crate) generation: u64,
 }
 
-/// What a standby has.
+/// The state of a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     /// The database; 0 of a standby that has nothing yet.
@@ -55,14 +56,14 @@ pub(super) struct Hello {
     pub(super) mark: Mark,
 }
 
-/// What a standby has durably, of frames that the primary on this connection has or has sent.
+/// The position up to which a standby is durable, of frames that the primary on this connection has or has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Durable {
     /// Which standby it is, however often it connects.
     pub(super) standby: u128,
     /// All up to this epoch.
     pub(super) epoch: u64,
-    /// What the last frame of that says has ended, of this opening of the database.
+    /// This opening, and the order up to which its transactions have ended, by the last of those frames.
     pub(super) incarnation: u64,
     pub(super) consistent: Order,
 }
@@ -82,7 +83,7 @@ pub(super) enum Refusal {
     TooFarBehind = 5,
 }
 
-/// What a file of a new standby is.
+/// The kind of a new standby's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// The file of the checkpoint that the manifest names at this place.
@@ -284,6 +285,9 @@ fn refusal_of(number: u64) -> Option<Refusal> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled(pub(super) &'static str);
 
+/// So much of a message that is not whole yet shows that the other side goes on with it.
+const PART: usize = 64 << 10;
+
 /// Puts messages together from bytes as they come.
 #[derive(Debug)]
 pub(super) struct Decoder {
@@ -332,6 +336,38 @@ impl Decoder {
         let start = self.taken + ENVELOPE;
         self.taken = start + length as usize;
         Ok(Some(&self.bytes[start..self.taken]))
+    }
+
+    /// How many messages were taken, and how many parts have come of the next one.
+    fn progress(&self) -> (u64, usize) {
+        (self.next, (self.bytes.len() - self.taken) / PART)
+    }
+}
+
+/// For how long nothing has come that counts: a message, or a long part of one. Whoever sends single bytes says nothing.
+#[derive(Debug)]
+pub(super) struct Silence {
+    clock: SystemClock,
+    since_ns: u64,
+    progress: (u64, usize),
+}
+
+impl Silence {
+    /// A connection begins.
+    pub(super) fn begin() -> Self {
+        Self { clock: SystemClock::new(), since_ns: 0, progress: (0, 0) }
+    }
+
+    /// What has come was taken.
+    pub(super) fn note(&mut self, decoder: &Decoder) {
+        if self.progress != decoder.progress() {
+            (self.since_ns, self.progress) = (self.clock.now_ns(), decoder.progress());
+        }
+    }
+
+    /// How long it is.
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.since_ns))
     }
 }
 

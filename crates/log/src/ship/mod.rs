@@ -43,7 +43,7 @@ const MOST_ARRIVED: usize = 8 << 20;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// What has come is not what a primary or a standby sends: it was damaged on the way, or somebody else is there.
+    /// No primary or standby sends such bytes: they were damaged on the way, or somebody else is there.
     #[error("{0}")]
     Garbled(&'static str),
     /// Both have messages of different versions.
@@ -60,7 +60,7 @@ pub enum Trouble {
         /// The highest that was seen.
         seen: u64,
     },
-    /// What the standby has is no part of what the primary has.
+    /// The standby's history is no part of the primary's.
     #[error("its history is another one")]
     OtherHistory,
     /// The log behind what the standby has is gone, or the primary no longer knows which tables there were then.
@@ -72,7 +72,7 @@ pub enum Trouble {
     /// The standby's files could not be written.
     #[error("{0}")]
     Stopped(String),
-    /// What was received could not be applied.
+    /// Changes that were received could not be applied.
     #[error("{0}")]
     Apply(std::sync::Arc<polychron_base::Error>),
     /// The connection was lost.
@@ -125,7 +125,7 @@ impl From<Garbled> for Trouble {
     }
 }
 
-/// What a primary has refused, to a standby that has seen this opening.
+/// The refusal of a primary, to a standby that has seen this opening.
 fn refused(refusal: Refusal, seen: u64) -> Trouble {
     match refusal {
         Refusal::Version => Trouble::Version,

@@ -64,7 +64,7 @@ impl Connection {
         self.stream.write_all(bytes).map_err(lost)
     }
 
-    /// What has come, within [`LOOK`]; nothing if nothing has.
+    /// The bytes that have come within [`LOOK`]; none if none have.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
@@ -89,7 +89,7 @@ fn read(mut stream: &TcpStream, into: &mut [u8]) -> Result<usize, Trouble> {
     }
 }
 
-/// What a primary listens with. Dropped, it ends all connections.
+/// The listener of a primary. Dropped, it ends all connections.
 pub struct Listener {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -110,7 +110,7 @@ impl Listener {
     /// Listens at an address for standbys.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open<S: Shipped>(address: &str, shipped: Arc<S>) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -145,10 +145,11 @@ fn listen<S: Shipped>(listener: &TcpListener, shipped: &Arc<S>, stop: &Arc<Atomi
             continue;
         };
         let (shipped, stop) = (Arc::clone(shipped), Arc::clone(stop));
-        connections.serve(stream, move |stream| {
+        connections.serve(stream, move |stream, is_greeted| {
             let mut serving = Serving { sender: Sender::new(), shipped: &*shipped };
             // The standby is told nothing of it: it connects again.
-            let _ = serve(stream, &mut serving.sender, &*shipped, &stop);
+            let greeted = || is_greeted.store(true, Ordering::Relaxed);
+            let _ = serve(stream, &mut serving.sender, &*shipped, &stop, greeted);
         });
     }
 }
@@ -165,35 +166,60 @@ impl<S: Shipped> Drop for Serving<'_, S> {
     }
 }
 
-/// The connections that a primary has, each with a thread. Dropped, it ends them.
+/// The connections that a primary has, each with a thread, the oldest ones first. Dropped, it ends them.
 #[derive(Default)]
-struct Connections(Vec<(JoinHandle<()>, Weak<TcpStream>)>);
+struct Connections(Vec<Served>);
+
+struct Served {
+    thread: JoinHandle<()>,
+    stream: Weak<TcpStream>,
+    /// Whether a standby has said what it has.
+    is_greeted: Arc<AtomicBool>,
+}
 
 impl Connections {
-    /// Serves one more. Whoever comes when all places are taken is sent away, and tries again.
-    fn serve(&mut self, stream: TcpStream, act: impl FnOnce(&TcpStream) + Send + 'static) {
-        self.0.retain(|(thread, _)| !thread.is_finished());
-        if self.0.len() >= MOST_STANDBYS {
+    /// Serves one more; `act` says when it is a standby's. When all places are taken, it takes that of the oldest connection on which nothing was said, or is
+    /// sent away and tries again.
+    fn serve(&mut self, stream: TcpStream, act: impl FnOnce(&TcpStream, &AtomicBool) + Send + 'static) {
+        self.0.retain(|served| !served.thread.is_finished());
+        if self.0.len() >= MOST_STANDBYS && !self.end_silent() {
             return;
         }
         // The thread alone has it, so that it is closed when that ends.
-        let stream = Arc::new(stream);
-        let weak = Arc::downgrade(&stream);
+        let (stream, is_greeted) = (Arc::new(stream), Arc::<AtomicBool>::default());
+        let (weak, greets) = (Arc::downgrade(&stream), Arc::clone(&is_greeted));
         let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
-        if let Ok(thread) = builder.spawn(move || act(&stream)) {
-            self.0.push((thread, weak));
+        if let Ok(thread) = builder.spawn(move || act(&stream, &greets)) {
+            self.0.push(Served { thread, stream: weak, is_greeted });
+        }
+    }
+
+    /// Ends the oldest connection on which nothing was said, if there is one.
+    fn end_silent(&mut self) -> bool {
+        let silent = self.0.iter().position(|served| !served.is_greeted.load(Ordering::Relaxed));
+        let Some(at) = silent else { return false };
+        let served = self.0.remove(at);
+        served.shut();
+        // It waits for nothing but what was shut.
+        drop(served.thread.join());
+        true
+    }
+}
+
+impl Served {
+    /// A thread that sends to a standby which takes nothing, or waits for one that says nothing, is not waited for.
+    fn shut(&self) {
+        if let Some(stream) = self.stream.upgrade() {
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        for stream in self.0.iter().filter_map(|(_, stream)| stream.upgrade()) {
-            // A thread that sends to a standby which takes nothing is not waited for.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-        for (thread, _) in self.0.drain(..) {
-            drop(thread.join());
+        self.0.iter().for_each(Served::shut);
+        for served in self.0.drain(..) {
+            drop(served.thread.join());
         }
     }
 }
@@ -204,6 +230,7 @@ fn serve<S: Shipped>(
     sender: &mut Sender<S::Disk>,
     shipped: &S,
     stop: &AtomicBool,
+    greeted: impl FnOnce(),
 ) -> Result<(), Trouble> {
     stream.set_nonblocking(false).map_err(lost)?;
     stream.set_nodelay(true).map_err(lost)?;
@@ -217,6 +244,7 @@ fn serve<S: Shipped>(
             return Err(Trouble::Lost("the standby has said nothing".to_owned()));
         }
     }
+    greeted();
     if let Some(message) = sender.next(shipped.source())? {
         write(stream, &message)?;
     }
@@ -314,7 +342,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (here, _there) = connect(&listener);
         let mut connections = Connections::default();
-        connections.serve(here, |mut stream| while stream.write_all(&[0; 4096]).is_ok() {});
+        connections.serve(here, |mut stream, _| while stream.write_all(&[0; 4096]).is_ok() {});
         drop(connections);
     }
 
@@ -324,15 +352,44 @@ mod tests {
         let mut connections = Connections::default();
         for _ in 0..MOST_STANDBYS {
             // No message of it in the output of the tests.
-            connections.serve(connect(&listener).0, |_| std::panic::resume_unwind(Box::new(())));
+            connections.serve(connect(&listener).0, |_, _| std::panic::resume_unwind(Box::new(())));
         }
-        while connections.0.iter().any(|(thread, _)| !thread.is_finished()) {
+        while connections.0.iter().any(|served| !served.thread.is_finished()) {
             std::thread::yield_now();
         }
         let (here, mut there) = connect(&listener);
-        connections.serve(here, |mut stream| stream.write_all(b"served").unwrap());
+        connections.serve(here, |mut stream, _| stream.write_all(b"served").unwrap());
         let mut said = String::new();
         there.read_to_string(&mut said).ok();
         assert_eq!(said, "served");
+    }
+
+    /// However many connect and say nothing, whoever comes is served, and those that have said something stay.
+    #[test]
+    fn silent_connections_make_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut connections, mut others) = (Connections::default(), Vec::new());
+        let waits = |mut stream: &TcpStream| _ = stream.read(&mut [0]);
+        for number in 0..5 * MOST_STANDBYS {
+            let (here, there) = connect(&listener);
+            others.push(there);
+            let speaks = number == 3;
+            connections.serve(here, move |stream, is_greeted| {
+                is_greeted.store(speaks, Ordering::Relaxed);
+                waits(stream);
+            });
+            while speaks && !connections.0[number].is_greeted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(connections.0.len(), MOST_STANDBYS);
+        assert!(connections.0[0].is_greeted.load(Ordering::Relaxed) && !connections.0[0].thread.is_finished());
+        for served in &connections.0 {
+            served.is_greeted.store(true, Ordering::Relaxed);
+        }
+        let (here, mut there) = connect(&listener);
+        connections.serve(here, |_, _| ());
+        assert_eq!(there.read(&mut [0]).unwrap_or(0), 0, "it is sent away");
+        assert!(connections.0.iter().all(|served| !served.thread.is_finished()));
     }
 }

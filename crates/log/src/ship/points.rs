@@ -31,7 +31,7 @@ pub(super) struct Points {
     incarnation: u64,
     /// The highest order of this incarnation so far.
     largest: Order,
-    /// What a point has to cover: all that the log has before the first frame with the present tables.
+    /// The part that a point has to cover: all that the log has before the first frame with the present tables.
     covered: Order,
     /// From which frame on these count; `None`: that is not known.
     mark: Option<Mark>,

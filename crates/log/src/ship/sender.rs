@@ -1,4 +1,4 @@
-//! What a primary does for one standby: it looks where the standby is, and sends what comes behind that.
+//! The primary's side of one standby: it looks where the standby is, and sends what comes behind that.
 
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
@@ -52,7 +52,7 @@ pub struct Sender<D: Disk> {
     database: DatabaseId,
 }
 
-/// What a primary hears of a standby that it sends frames.
+/// The reports of a standby to the primary that sends it frames.
 pub struct Hearing {
     decoder: Decoder,
     /// The connection's number; none if the standby has nothing to say.
@@ -126,7 +126,7 @@ impl<D: Disk + Clone> Sender<D> {
         Ok(())
     }
 
-    /// Who hears what the standby says from now on, once its first message was answered.
+    /// The receiver of the standby's messages from now on, once its first one was answered.
     pub fn hearing(&mut self) -> Hearing {
         let decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
         let connection = self.hold.filter(|_| self.cursor().is_some());

@@ -1,4 +1,4 @@
-//! What connections to standbys and the rest of a database's log share: the latest lists of tables, and the log files that are kept.
+//! State that connections to standbys share with the rest of a database's log: the latest lists of tables, and the log files that are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;

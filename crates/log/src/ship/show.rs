@@ -1,4 +1,4 @@
-//! What a standby shows its readers: the state at consistent points, made of what is durable here.
+//! The view that a standby shows its readers: the state at consistent points, made of what is durable here.
 
 use std::sync::{Arc, PoisonError};
 
@@ -20,7 +20,7 @@ pub trait Apply {
     /// These are the tables from now on, and this has changed since the last point.
     ///
     /// # Errors
-    /// What ends the standby until it is opened again.
+    /// The error that ends the standby until it is opened again.
     fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), polychron_base::Error>;
 }
 
@@ -58,7 +58,7 @@ impl Changes {
     }
 }
 
-/// What is closed and not applied yet: its records, and the point.
+/// Records that are closed and not applied yet, and their point.
 #[derive(Default)]
 struct Closed {
     tail: Option<Tail>,
@@ -106,7 +106,7 @@ impl Sink for Gathered {
     }
 }
 
-/// What is durable at a standby and not shown yet, in the sequence in which it came.
+/// Frames that are durable at a standby and not shown yet, in the sequence in which they came.
 #[derive(Default)]
 pub struct Unshown {
     events: Vec<Event>,
@@ -147,7 +147,7 @@ impl Unshown {
     }
 }
 
-/// What a standby shows, and what waits for a point to be shown.
+/// The state that a standby shows, and the changes that wait for a point to be shown.
 pub struct Showing {
     pub(super) points: Points,
     pub(super) tables: StoredCatalog,

@@ -1,14 +1,14 @@
-//! What a standby does: it takes frames that follow, makes them durable, and says so. What it shows of them is `show`'s.
+//! The work of a standby: it takes frames that follow, makes them durable, and says so. Showing them is the work of `show`.
 
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_base::clock::{Duration, SystemClock};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::{Mutex, MutexGuard};
 
 use super::marker::{self, Marked};
-use super::message::{Decoder, Durable, Hello, Mark, Message, encode, most_from_primary};
+use super::message::{Decoder, Durable, Hello, Mark, Message, Silence, encode, most_from_primary};
 use super::points::{Point, Points};
 use super::sender::Source;
 use super::show::{Showing, Unshown};
@@ -37,7 +37,7 @@ pub struct Following<D: Disk> {
 }
 
 impl<D: Disk + Clone> Following<D> {
-    /// What others are sent of it.
+    /// The part of it that others are sent.
     pub fn source(&self) -> Source<'_, D> {
         Source { log: &self.log, manifests: &self.manifests, checkpoints: &self.checkpoints }
     }
@@ -67,7 +67,7 @@ impl<D: Disk + Clone> Following<D> {
         })
     }
 
-    /// What errors call the standby.
+    /// The standby's name in errors.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -135,8 +135,7 @@ pub struct Standby<D: Disk> {
     known: Option<Mark>,
     failed: Option<Trouble>,
     primary_epoch: u64,
-    clock: SystemClock,
-    heard_ns: u64,
+    silence: Silence,
 }
 
 /// A standby whose files were opened and read.
@@ -214,8 +213,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             known,
             failed: None,
             primary_epoch: cursor.whole,
-            clock: SystemClock::new(),
-            heard_ns: 0,
+            silence: Silence::begin(),
         };
         let showing = Showing { points, tables, most_bytes: settings.log.shown_bytes };
         Ok(Self { report, standby, showing, newest, found, threads: settings.threads })
@@ -235,7 +233,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
     /// Hands out the rows, and answers how many there are.
     ///
     /// # Errors
-    /// What `sink` says, and what is wrong with the rows.
+    /// Errors of `sink`, and faults of the rows.
     pub fn load(&mut self, sink: &dyn Load) -> Result<u64, polychron_base::Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Standby { files, following, .. } = &self.standby;
@@ -261,7 +259,7 @@ impl<D: Disk + Clone> Standby<D> {
 
     /// For how long nothing has been heard of the primary.
     pub fn silence(&self) -> Duration {
-        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
+        self.silence.time()
     }
 
     /// Whether it has stopped following until it is opened again.
@@ -272,7 +270,7 @@ impl<D: Disk + Clone> Standby<D> {
     /// A connection begins: what the standby says first.
     ///
     /// # Errors
-    /// What has ended the standby before.
+    /// The error that has ended the standby before.
     pub fn hello(&mut self) -> Result<Vec<u8>, Trouble> {
         self.check()?;
         (self.decoder, self.is_welcome) = (Decoder::new(most_from_primary()), false);
@@ -281,14 +279,14 @@ impl<D: Disk + Clone> Standby<D> {
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
         (self.sent, self.acknowledged) = (1, None);
-        self.heard_ns = self.clock.now_ns();
+        self.silence = Silence::begin();
         let manifests = self.following.manifests();
         let Manifest { database, incarnation, .. } = *manifests.current();
         let (end, last, mark) = (self.cursor, self.last, self.known.unwrap_or_default());
         Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
     }
 
-    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more.
+    /// The report to the primary: what is durable here, once it is welcome, and whenever that is more.
     pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
         let framed = self.following.log.framed();
         let epoch = if left_out(ShipStep::AcknowledgeDurable) { self.cursor.whole } else { framed.epoch };
@@ -323,12 +321,12 @@ impl<D: Disk + Clone> Standby<D> {
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         self.check()?;
         self.decoder.push(bytes);
-        self.heard_ns = self.clock.now_ns();
         let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
         let result = match self.take_all(&mut decoder) {
             Err(trouble) if trouble.is_of_standby() => Err(trouble),
             taken => self.keep().and(taken),
         };
+        self.silence.note(&decoder);
         match &result {
             Ok(()) => self.decoder = decoder,
             // Room may come back.

@@ -24,7 +24,7 @@ pub struct Described {
     pub table: String,
     /// The values of the key, with commas between them; its bytes if they are none, and nothing where it is not known because the table was dropped.
     pub key: String,
-    /// What was done: `put`, `patch` or `delete`, and columns with their values. Words of a patch that are no whole columns stand with their numbers.
+    /// The change: `put`, `patch` or `delete`, and columns with their values. Words of a patch that are no whole columns stand with their numbers.
     pub change: String,
 }
 

@@ -1,4 +1,4 @@
-//! What tools want to know of a database: they read its files, change nothing, and take no lock. Of one that is in use they see what was written so far, and
+//! Facts about a database, for tools: they read its files, change nothing, and take no lock. Of one that is in use they see what was written so far, and
 //! may find that it has changed on the way.
 
 mod described;
@@ -28,7 +28,7 @@ pub struct ReadOnly<'f, D: Disk> {
     pub is_standby: bool,
 }
 
-/// What a log has behind the checkpoint.
+/// The part of a log behind the checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Logging {
     /// The last epoch that is whole.
@@ -43,7 +43,7 @@ impl<'f, D: Disk + Clone> ReadOnly<'f, D> {
     /// Reads manifest and catalog; `None` if there is no database.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Their faults.
     pub fn open(files: &'f Files<D>) -> Result<Option<Self>, Error> {
         let Some((manifest, generation)) = Manifests::read_with_generation(files)? else { return Ok(None) };
         let catalog = match manifest.catalog.as_slice() {
@@ -59,7 +59,7 @@ impl<'f, D: Disk + Clone> ReadOnly<'f, D> {
     /// became durable with. Answers the last epoch.
     ///
     /// # Errors
-    /// What is damaged first.
+    /// The first damage.
     pub fn records(&self, visit: &mut dyn FnMut(u64, Logged<'_>)) -> Result<u64, Error> {
         let epoch = self.manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
         carried(self.files, &self.manifest, &mut |logged| visit(epoch, logged))?;

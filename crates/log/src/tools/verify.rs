@@ -24,7 +24,7 @@ pub struct Damage {
     pub file: String,
     /// Where it begins, if that is known.
     pub offset: Option<u64>,
-    /// What was found.
+    /// The findings.
     pub what: String,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Damage {
 /// All that is damaged of a database; `None` if there is none. Where no file is, rows are recovered, too, and what contradicts itself first is reported.
 ///
 /// # Errors
-/// What keeps it from looking: rights, or a format of another version.
+/// The error that keeps it from looking: rights, or a format of another version.
 pub fn verify<D: Disk + Clone>(files: &Files<D>) -> Result<Option<Vec<Damage>>, Error> {
     let found = match ReadOnly::open(files) {
         Ok(None) => return Ok(None),
@@ -92,7 +92,7 @@ fn is_damage(error: &disk::Error) -> bool {
     matches!(error.cause, Cause::Device | Cause::Ended | Cause::NotFound | Cause::IsADirectory)
 }
 
-/// What is damaged of the checkpoint: the first thing of each file.
+/// The damage of the checkpoint: the first one of each file.
 fn checkpoint<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<Vec<Damage>, Error> {
     let mut all = Vec::new();
     for file in manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files) {
@@ -115,7 +115,7 @@ fn checkpoint<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<Vec<Dama
     Ok(all)
 }
 
-/// What is damaged of the log.
+/// The damage of the log.
 fn log<D: Disk + Clone>(files: &Files<D>, found: &ReadOnly<'_, D>) -> Result<Vec<Damage>, Error> {
     let Err(first) = read_by_epoch(files, &found.manifest, found.generation, &mut |_, _| {}) else {
         return Ok(Vec::new());
@@ -149,7 +149,7 @@ struct Seen {
     /// Where it ends.
     end: u64,
     checksum: u32,
-    /// What is wrong with its content, and where.
+    /// The fault of its content, and where it is.
     fault: Option<(u64, String)>,
 }
 
@@ -194,7 +194,7 @@ impl<D: Disk> Search<'_, D> {
         Ok(all)
     }
 
-    /// What lacks between frames, and what is damaged of them.
+    /// Gaps between frames, and damage of frames.
     fn gaps(&mut self, seen: &[&Seen], first_log_file: u64) {
         let mut before: Option<&Seen> = None;
         // The last whole epoch, and whether a frame before goes on.

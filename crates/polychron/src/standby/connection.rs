@@ -40,13 +40,14 @@ fn follow<D: Disk + Clone>(
     connection.send(&standby.hello()?)?;
     while !shared.is_over() {
         let bytes = connection.receive()?;
-        if bytes.is_empty() {
-            if standby.silence() > SILENCE {
-                return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
-            }
+        let is_empty = bytes.is_empty();
+        let taken = standby.receive(bytes);
+        if standby.silence() > SILENCE {
+            return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
+        }
+        if is_empty && taken.is_ok() {
             continue;
         }
-        let taken = standby.receive(bytes);
         let (received, primary) = standby.epochs();
         let is_connected = taken.is_ok();
         // Before the primary hears of it: whoever chooses a standby by its status finds what was acknowledged.
@@ -119,19 +120,12 @@ pub(super) fn show_on(showing: &mut Showing, apply: &mut dyn Apply, shared: &Sha
 fn receive_base<D: Disk + Clone>(mut base: Base<D>, primary: &str) -> Result<(), Trouble> {
     let mut connection = Connection::open(primary)?;
     connection.send(&base.hello())?;
-    let clock = SystemClock::new();
-    let mut heard = 0;
-    loop {
-        let bytes = connection.receive()?;
-        if !bytes.is_empty() {
-            heard = clock.now_ns();
-            if base.receive(bytes)? {
-                return Ok(());
-            }
-        } else if clock.now_ns() - heard > SILENCE.as_nanos() as u64 {
+    while !base.receive(connection.receive()?)? {
+        if base.silence() > SILENCE {
             return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
         }
     }
+    Ok(())
 }
 
 /// Opens the files of a standby, which are made or gone on with first where there is no point yet that readers could see.

@@ -70,7 +70,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         self.on_disk.refuse_standbys("a standby is followed by nobody: standbys connect to its primary")?;
         let path = path.as_ref();
         let name = path.display().to_string();
-        let settings = self.settings(name.clone(), Wanted::Existing);
+        let settings = self.settings(name.clone(), Wanted::Existing)?;
         let refused = |cause: Cause| Error::inaccessible(name, cause.to_string());
         let files = Files::new(Directory::create_or_open(path).map_err(refused)?);
         let opened = self.standby(&files, settings, primary)?;

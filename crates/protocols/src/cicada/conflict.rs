@@ -2,7 +2,7 @@
 //! transactions apart: that of a version its writer, and the one up to which a version was read the latest reader.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, Reason};
+use polychron_base::{Error, Reason};
 use polychron_engine::catalog;
 use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::left_out;
@@ -48,9 +48,9 @@ impl CicadaTransaction<'_> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: IndexRef, version: Option<KeptVersion>) -> Error {
         let key = version.and_then(|version| self.key_of(place, version));
-        let mut abort = Abort { reason, table: place.table, index: place.index, key, opponent: None };
-        self.state.nested.conflicts(self.database(), &mut abort);
-        self.state.base.last_abort = Some(abort);
+        let database = self.database();
+        let state = &mut *self.state;
+        state.base.keep_abort((&mut state.nested, database), reason, place, key);
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.base.slot);
         self.shared.clocks.counts(self.state.base.slot).abort(self.state.stage);

@@ -2,10 +2,11 @@
 //! has its status.
 
 use polychron_base::{Error, IndexId};
-use polychron_engine::redo::{Change, Order};
+use polychron_engine::redo::{Change, Order, Ticket};
 
 use super::counts::Stage;
 use super::sets::Kind;
+use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
@@ -76,11 +77,21 @@ impl CicadaTransaction<'_> {
         if self.doomed {
             return;
         }
-        let clocks = &self.shared.clocks;
-        // Whatever it has read has a timestamp that is not later than its own.
-        let era =
-            clocks.shape.era(clocks.shape.reading(self.timestamp(), clocks.bound().max(self.state.clock.adjusted)));
-        let ticket = journal.ticket(|| Order { era, timestamp: self.timestamp().0 });
+        // Whatever it has read has a timestamp that is not later than its own. Only where that is not durable it is worth while to look at each.
+        let mut ticket = journal.ticket(|| self.order_of(self.timestamp()));
+        if ticket != Ticket::DONE
+            && !self.snapshot
+            && let Some(newest) = self.state.sets.newest_read(&self.guard)
+        {
+            ticket = journal.ticket(|| self.order_of(newest));
+        }
         self.state.base.ticket.raise(ticket);
+    }
+
+    /// A timestamp that is not later than the transaction's, with its era.
+    fn order_of(&self, timestamp: Timestamp) -> Order {
+        let clocks = &self.shared.clocks;
+        let reading = clocks.shape.reading(timestamp, clocks.bound().max(self.state.clock.adjusted));
+        Order { era: clocks.shape.era(reading), timestamp: timestamp.0 }
     }
 }

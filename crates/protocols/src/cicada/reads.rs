@@ -6,6 +6,7 @@ use polychron_engine::stores::IndexRef;
 
 use super::kept::{OwnGuard, Stay};
 use super::record::{Record, RecordAddress, Seen, Version, VersionAddress};
+use super::timestamp::Timestamp;
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +68,13 @@ pub(super) struct Reads {
     span: Stay,
     /// Reads before this position hold nothing that only an epoch keeps.
     bare: usize,
+    /// Something was read that is not in the list.
+    is_partial: bool,
 }
 
 impl Default for Reads {
     fn default() -> Self {
-        Self { list: Vec::new(), here: Stay::NEVER, span: Stay::NEVER, bare: 0 }
+        Self { list: Vec::new(), here: Stay::NEVER, span: Stay::NEVER, bare: 0, is_partial: false }
     }
 }
 
@@ -90,6 +93,7 @@ impl Reads {
     #[inline]
     pub(super) fn truncate(&mut self, len: usize) {
         self.list.truncate(len);
+        self.is_partial = true;
     }
 
     /// Whether the guard keeps what is in the list.
@@ -189,6 +193,7 @@ impl Reads {
         let found = self.list.split_off(self.bare);
         let looked_at = found.len();
         self.list.extend(found.into_iter().filter(|read| read.is_row).map(|read| Read { later: None, ..read }));
+        self.is_partial |= self.list.len() < self.bare + looked_at;
         self.bare = self.list.len();
         looked_at
     }
@@ -197,7 +202,20 @@ impl Reads {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.list.forget();
-        (self.bare, self.here, self.span) = (0, Stay::NEVER, Stay::NEVER);
+        (self.bare, self.here, self.span, self.is_partial) = (0, Stay::NEVER, Stay::NEVER, false);
+    }
+
+    /// The timestamp of the newest version that was read; `None` if not all that was read are versions in this list.
+    pub(super) fn newest(&self, guard: &OwnGuard<'_>) -> Option<Timestamp> {
+        if self.is_partial {
+            return None;
+        }
+        let mut newest = None;
+        for read in self.iter(guard) {
+            let wts = read.version.filter(|_| !read.is_node)?.wts();
+            newest = newest.filter(|newest: &Timestamp| newest.is_after(wts)).or(Some(wts));
+        }
+        newest
     }
 
     /// Whether anything was read that showed no row.

@@ -27,6 +27,7 @@ use super::reads::Reads;
 use super::record::{RecordAddress, Version};
 use super::searches::Searches;
 use super::steps::Step;
+use super::timestamp::Timestamp;
 
 /// A record that the transaction has taken for a row or a node which nobody else knows yet.
 #[derive(Debug)]
@@ -471,6 +472,16 @@ impl Sets {
     #[inline]
     pub(super) fn version_below<'g>(&self, write: &Write, guard: &'g OwnGuard<'_>) -> Option<Version<'g>> {
         write.on_read.and_then(|read| self.reads.get(read as usize, guard).version)
+    }
+
+    /// The timestamp of the newest version that was read, if nothing else was done than to read versions: nothing was missed, no range was looked through, and
+    /// nothing was written.
+    pub(super) fn newest_read(&self, guard: &OwnGuard<'_>) -> Option<Timestamp> {
+        let has_missed = !self.nodes.is_empty() || !self.gaps.is_empty() || self.searches.len() > 0;
+        if has_missed && !left_out(Step::AwaitMissed) || !self.writes.is_empty() {
+            return None;
+        }
+        self.reads.newest(guard)
     }
 
     /// The epoch was left in which everything so far was found: only versions of rows and their records are kept still. What was searched

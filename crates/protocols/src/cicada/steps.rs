@@ -136,6 +136,8 @@ named! {
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
+        /// Who has missed a row waits for the log as far as it was looked for.
+        AwaitMissed,
         /// Rows that are loaded are of a timestamp behind which nobody looks.
         LoadInThePast,
         /// Old versions are written anew before the clock wraps around.

@@ -6,27 +6,21 @@ use super::protocol::Shared;
 
 /// How many before-before-images each record has.
 pub(super) fn count_versions(shared: &Shared) -> Versions {
-    let mut versions = Versions::default();
-    let (_, tables) = shared.base.catalog.snapshot();
-    shared.base.deferred_drops.with_guard(|guard| {
-        for table in tables.iter().flatten() {
-            table.primary.rows.for_each(|record| {
-                if !record.is_versioned() {
-                    // Without a latch, which a slot that no thread has used yet does not have for others.
-                    if record.is_present() {
-                        versions.count(0);
-                    }
-                    return;
+    shared.base.count_versions(|table, guard, versions| {
+        table.primary.rows.for_each(|record| {
+            if !record.is_versioned() {
+                // Without a latch, which a slot that no thread has used yet does not have for others.
+                if record.is_present() {
+                    versions.count(0);
                 }
-                // Under the latch nothing leaves the chain.
-                let latched = record.latch();
-                if !latched.is_closed() {
-                    versions.count(
-                        std::iter::successors(latched.version(guard), |before_image| before_image.older()).count(),
-                    );
-                }
-            });
-        }
-    });
-    versions
+                return;
+            }
+            // Under the latch nothing leaves the chain.
+            let latched = record.latch();
+            if !latched.is_closed() {
+                versions
+                    .count(std::iter::successors(latched.version(guard), |before_image| before_image.older()).count());
+            }
+        });
+    })
 }

@@ -3,7 +3,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Abort, Error, Reason, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Primitives;
 use polychron_engine::stores::{Batch, Both, IndexRef, words_of};
@@ -223,9 +223,9 @@ impl<'w> HyperTransaction<'w> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, key: Option<&[u8]>) -> Error {
         let key = key.map(KeyPreview::new);
-        let mut abort = Abort { reason, table: index_ref.table, index: index_ref.index, key, opponent: None };
-        self.state.nested.conflicts(self.database(), &mut abort);
-        self.state.base.last_abort = Some(abort);
+        let database = self.database();
+        let state = &mut *self.state;
+        state.base.keep_abort((&mut state.nested, database), reason, index_ref, key);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
     }

@@ -5,7 +5,6 @@ use polychron_engine::Commit;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo;
 use polychron_engine::stores::{IndexRef, has_dropped};
-use polychron_schema::{KeyScratch, RowRef};
 
 use super::steps::Step;
 use super::transaction::LockingTransaction;
@@ -36,34 +35,15 @@ impl LockingTransaction<'_> {
     }
 
     /// Stages the changes of rows, as they are now.
-    fn stage_changes(&mut self) -> Result<(), Error> {
-        let (journal, base) = (&self.shared.base.common.journal, &self.state.base);
-        if journal.is_empty() {
-            return Ok(());
-        }
-        let mut scratch = KeyScratch::new();
-        self.records.visit_changes(|IndexRef { table: id, index }, key, row, change| {
-            let Ok(table) = base.tables.table(id) else { return Ok(()) };
-            if index != IndexId::PRIMARY {
-                return Ok(());
-            }
-            let key = match key {
-                Some(key) => key,
-                None => table.primary.store.extractor.extract(RowRef::from_words(row), &mut scratch)?,
-            };
-            journal.stage(base.slot, id, key, change)
-        })
+    fn stage_changes(&self) -> Result<(), Error> {
+        self.records.stage(&self.shared.base.common.journal, self.state.base.slot, &self.state.base.tables)
     }
 
     /// What was staged counts. A transaction that has changed nothing waits for what it has read.
     #[inline]
     pub(super) fn seal(&mut self, has_changed: bool) {
         let (shared, base) = (self.shared, &mut self.state.base);
-        let journal = &shared.base.common.journal;
-        base.ticket.raise(match has_changed {
-            true => shared.orders.seal(journal, base.slot),
-            false => journal.ticket(|| shared.orders.last().into()),
-        });
+        base.ticket.raise(shared.orders.end(&shared.base.common.journal, base.slot, has_changed));
     }
 }
 

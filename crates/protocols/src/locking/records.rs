@@ -5,7 +5,6 @@
 //! kept beyond the epoch in which it was found, for as long as the lock is held ([`LockedRecord`]). Fingers and handles may not.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::error::KeyPreview;
@@ -13,12 +12,11 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::RowVisitor;
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Change;
+use polychron_engine::redo::Journal;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::{
-    Batch, Fingers, IndexRef, Record, Records as _, RowRecords, UndoLog, Undoable, WorkerBase, words_of,
+    Batch, Fingers, InPlace, IndexRef, Placed, Record, Records as _, RowRecords, UndoLog, WorkerBase, words_of,
 };
-use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::{Guard, Local};
 use polychron_schema::Changes;
 
@@ -27,7 +25,7 @@ use super::locks::{Answer, LockTable};
 use super::protocol::Shared;
 use super::rows::{FoundRow, bytes_of, own_wait};
 use super::steps::{Point, Step};
-use super::table::{Index, Table, index_at};
+use super::table::{Index, Table};
 use super::transaction::LockingTransaction;
 use super::wounds::SpinBudget;
 
@@ -58,25 +56,6 @@ pub(super) struct WorkerRecords {
 pub(super) struct Records<'w> {
     kept: &'w mut WorkerRecords,
     guard: Guard<'w>,
-}
-
-/// The tables as the undo log sees them.
-struct Undone<'t>(&'t [Option<Arc<Table>>]);
-
-impl Undoable for Undone<'_> {
-    type At = IndexRef;
-
-    #[inline]
-    fn index(&self, at: IndexRef) -> &AnyIndex {
-        index_at(self.0, at).store.index()
-    }
-
-    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
-        // A scan that has collected its handle finds it deleted, and looks the key up again.
-        record.set_deleted(true);
-        // SAFETY: the index has forgotten it, as the caller promises.
-        unsafe { record.retire(guard) };
-    }
 }
 
 impl WorkerRecords {
@@ -116,7 +95,7 @@ impl WorkerRecords {
     /// Undoes the changes of a transaction that was leaked, which holds its locks.
     pub(super) fn undo_leaked(&mut self, local: &Local, tables: &Seen<Table>) {
         // The tables are those that the leaked transaction has seen: they are kept as long as its guard is.
-        self.log.undo_to(0, &Undone(tables), &local.pin());
+        self.log.undo_to(0, &InPlace(tables), &local.pin());
     }
 
     /// Releases all locks, when there is nothing left to undo under them.
@@ -202,23 +181,20 @@ impl<'w> Records<'w> {
         self.kept.log.index_refs()
     }
 
-    /// Visits the changes, as the rows are now: see [`UndoLog::visit`]. What the transaction has changed is locked until it ends.
-    pub(super) fn visit_changes(
-        &self,
-        visit: impl FnMut(IndexRef, Option<&[u8]>, &[u64], Change<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.kept.log.visit(|record| self.words(LockedRecord::new(record)), visit)
+    /// Stages the changes: see [`UndoLog::stage`]. What the transaction has changed is locked until it ends.
+    pub(super) fn stage(&self, journal: &Journal, slot: usize, tables: &Seen<Table>) -> Result<(), Error> {
+        self.kept.log.stage(journal, slot, tables, |record| self.words(LockedRecord::new(record)))
     }
 
     /// Undoes the changes from this one on.
     pub(super) fn undo_to(&mut self, position: usize, tables: &Seen<Table>) {
-        self.kept.log.undo_to(position, &Undone(tables), &self.guard);
+        self.kept.log.undo_to(position, &InPlace(tables), &self.guard);
     }
 
     /// Makes the changes final.
     #[inline]
     pub(super) fn commit(&mut self, tables: &Seen<Table>) {
-        self.kept.log.commit(&Undone(tables), &self.guard);
+        self.kept.log.commit(&InPlace(tables), &self.guard);
     }
 
     /// The record of a key, unless it is deleted.
@@ -291,36 +267,20 @@ impl<'w> LockingTransaction<'w> {
     #[inline]
     pub(super) fn lock_and_insert<K: EncodedKey>(&mut self, index: &Index, key: K, row: &[u64]) -> Result<bool, Error> {
         self.lock(index, key, true)?;
-        let index_ref = index.store.index_ref;
         let Records { kept: WorkerRecords { fingers, log, .. }, guard } = &mut self.records;
-        let record = Record::new(row, guard).map_err(Error::from)?;
+        let (before, place) = (log.len(), (index.store.index(), key));
         // SAFETY: as in `Records::find`.
-        let inserted = unsafe { fingers.insert(&index.store, key, record.handle(), &mut (), guard) };
-        match inserted {
-            Ok(Inserted::New) => {
-                let before = log.len();
-                log.inserted(index_ref, key, record);
-                let admitted = self.respect_ranges(index, key);
-                if admitted.is_err() && !self.doomed {
-                    self.undo_log_to(before);
-                }
-                return admitted.map(|()| true);
+        let link = |handle| unsafe { fingers.insert(&index.store, key, handle, &mut (), guard) };
+        // SAFETY: the key is locked.
+        let placed = unsafe { log.insert(index.store.index_ref, place, row, guard, link) }?;
+        if placed == Placed::New {
+            let admitted = self.respect_ranges(index, key);
+            if admitted.is_err() && !self.doomed {
+                self.undo_log_to(before);
             }
-            Ok(Inserted::Existing(found)) => {
-                let handle = found.handle.expect("an existing key has a handle");
-                // SAFETY: the handle is of this index, and the key is locked.
-                let old = unsafe { Record::from_handle(handle) };
-                if old.is_deleted() && index.store.index().replace(key, handle, record.handle(), guard) {
-                    log.replaced(index_ref, key, old, record);
-                    return Ok(true);
-                }
-            }
-            Err(_) => {}
+            admitted?;
         }
-        // SAFETY: the index did not take the record.
-        unsafe { record.free(guard) };
-        inserted.map_err(Error::from)?;
-        Ok(false)
+        Ok(placed != Placed::Taken)
     }
 
     /// A key that has just come into the index must be in no range that another transaction has locked.

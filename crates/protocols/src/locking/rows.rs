@@ -5,9 +5,9 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
 use polychron_engine::stores::IndexRef;
-use polychron_engine::{Projection, Queries, RowVisitor, limits};
+use polychron_engine::{Queries, RowVisitor, limits};
 use polychron_schema::{Changes, RowRef};
 
 use super::held::{Lock, Taken};
@@ -203,11 +203,6 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn check_taken(&mut self, _: At<'w, Index, &[u8]>, _: &[u8]) -> Result<(), Error> {
         self.has_read_secondary = true;
         Ok(())
-    }
-
-    #[inline]
-    fn follow(&mut self, table: &'w Table, entry: FoundRow<'w>, projection: &Projection) -> Finding<FoundRow<'w>> {
-        follow_key(self, table, entry, projection)
     }
 
     fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Index, V>) -> Result<(), Error> {

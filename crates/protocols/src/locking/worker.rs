@@ -183,11 +183,6 @@ impl StoreWorker for LockingWorker {
             state.back_off.wait(attempts, &self.shared.base.common.retry);
         }
     }
-
-    fn maintain_stores(&mut self) {
-        self.local.collect();
-        self.shared.base.deferred_drops.maintain(&self.shared.base.catalog, self.shared.base.memory.epochs());
-    }
 }
 
 impl Drop for LockingWorker {

@@ -9,18 +9,13 @@ use super::table::for_each;
 
 /// How many versions each record has besides the newest.
 pub(super) fn count_versions(shared: &Shared) -> Versions {
-    let mut versions = Versions::default();
-    let (_, tables) = shared.base.catalog.snapshot();
-    shared.base.deferred_drops.with_guard(|guard| {
+    shared.base.count_versions(|table, guard, versions| {
         // The snapshot keeps every version that is counted.
         let snapshot = guard.begin_snapshot();
-        for table in tables.iter().flatten() {
-            for entries in std::iter::once(&**table.primary).chain(table.primary.displaced.entries()) {
-                for_each(entries, guard, &mut |record| versions.count(extra_versions(record, &snapshot)));
-            }
+        for entries in std::iter::once(&**table.primary).chain(table.primary.displaced.entries()) {
+            for_each(entries, guard, &mut |record| versions.count(extra_versions(record, &snapshot)));
         }
-    });
-    versions
+    })
 }
 
 fn extra_versions<'g>(record: Record<'g>, snapshot: &'g Snapshot<'_>) -> usize {

@@ -42,6 +42,9 @@ pub(super) struct Nested {
     all: u32,
     /// The newest epoch of a change that the worker has committed or read.
     newest: u64,
+    /// The same of the transaction alone, as far as its read set does not tell; and whether it has missed something that the set of nodes does not tell.
+    pub(super) noted: u64,
+    pub(super) has_missed: bool,
     /// Where the transaction conflicted, if beginning again cannot help.
     waits: Option<(TableId, IndexId, Option<KeyPreview>)>,
 }
@@ -57,6 +60,7 @@ impl Nested {
         }
         self.commits = COMMITS.with(Cell::get);
         self.waits = None;
+        (self.noted, self.has_missed) = (0, false);
     }
 
     /// What a transaction that is run again and again is ended with.
@@ -82,6 +86,7 @@ impl Nested {
     #[inline]
     pub(super) fn has_read(&mut self, database: u32, epoch: u64) {
         self.newest = self.newest.max(epoch);
+        self.noted = self.noted.max(epoch);
         nested::note_seen(database, epoch, 0);
     }
 

@@ -1,7 +1,7 @@
 //! What a transaction hands to the log: its changes are staged before it latches anything, and sealed before it writes the first record.
 
 use polychron_base::{Error, IndexId};
-use polychron_engine::redo::Change;
+use polychron_engine::redo::{Change, Ticket};
 
 use super::record::Tid;
 use super::sets::Kind;
@@ -52,11 +52,19 @@ impl MaflingoTransaction<'_> {
     /// The transaction has committed nothing. It waits for what it has read: up to the end of an epoch, for absent rows say not when they went.
     pub(super) fn await_reads(&mut self) {
         let (journal, State { base, sets, nested, .. }) = (&self.shared.base.common.journal, &mut *self.state);
+        // Nothing that was looked for was missing.
+        let is_found = sets.nodes.is_empty() && !nested.has_missed;
         let epoch = || match self.snapshot {
             Some(epoch) => epoch,
-            None if sets.nodes.is_empty() => nested.newest(self.shared.base.catalog.number()),
+            None if is_found => nested.newest(self.shared.base.catalog.number()),
             None => self.guard.epochs().current(),
         };
-        base.ticket.raise(journal.ticket(|| Tid::end_of(epoch()).0.into()));
+        let mut ticket = journal.ticket(|| Tid::end_of(epoch()).0.into());
+        // Its thread may have seen what it has not: where that is not durable, it is worth while to look at what was read.
+        if ticket != Ticket::DONE && self.snapshot.is_none() && is_found {
+            let newest = sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0).max(nested.noted);
+            ticket = journal.ticket(|| Tid::end_of(newest).0.into());
+        }
+        base.ticket.raise(ticket);
     }
 }

@@ -7,7 +7,7 @@
 //! that may not write, and is never stale.
 //!
 //! **What it is for.** It is the oracle against which the other protocols are compared, since it is right by construction,
-//! and the shortest complete answer to "what must a protocol implement?". Read the files in this order:
+//! and shows what a protocol implements that uses nothing of the row layer. Read the files in this order:
 //!
 //! | file | what it shows |
 //! |---|---|

@@ -148,7 +148,7 @@ impl Drop for Held<'_> {
 
 impl Protocol for Serial {
     const NAME: &'static str = "serial";
-    const SUMMARY: &'static str = "one transaction at a time: the oracle for tests and the tutorial";
+    const SUMMARY: &'static str = "one transaction at a time: the oracle for tests";
 
     type Options = Options;
     type Worker = SerialWorker;

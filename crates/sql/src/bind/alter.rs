@@ -199,7 +199,7 @@ impl Binder<'_> {
         let Some(new) = new else { return Ok(()) };
         let own = change.draft.objects.iter().rev().find_map(|(name, object)| match object {
             Some(NewObject::Sequence(of, _))
-                if new.default.as_deref().and_then(super::drops::sequence_of) == Some(name) =>
+                if new.default.as_deref().and_then(super::drops::sequence_of).as_ref() == Some(name) =>
             {
                 Some((name.clone(), of.clone()))
             }

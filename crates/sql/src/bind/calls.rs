@@ -123,21 +123,37 @@ impl Binder<'_> {
         Ok(Typed { expr: Expr::Set(at), of: call.of })
     }
 
-    /// The definition of a constraint or an index in words; pretty where the last argument says so.
-    fn definition(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    /// The definition of a constraint, an index or a view in words; pretty where the last argument says so.
+    fn definition(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let is_pretty = arguments.len() > 1
-            && matches!(&arguments[arguments.len() - 1].expr, Expr::Constant(value) if matches!(value.get(), Datum::Bool(true)));
-        if arguments.is_empty() {
+            && arguments.last().is_some_and(
+                |it| matches!(&it.expr, Expr::Constant(value) if matches!(value.get(), Datum::Bool(true))),
+            );
+        let mut arguments = arguments.into_iter();
+        let Some(first) = arguments.next() else {
             return Err(functions::no_function(name, &[], functions::Unresolved::None));
-        }
-        let of = self.cast(arguments.swap_remove(0), Type::Oid.into(), Place::Implicit)?.expr;
+        };
+        let is_name = matches!(first.base(), Type::Unknown | Type::Text);
+        let first = if is_name { self.cast(first, Type::Regclass.into(), Place::Explicit)? } else { first };
+        let mut of = self.cast(first, Type::Oid.into(), Place::Implicit)?;
         let names = self.names(match (name, is_pretty) {
+            ("pg_get_viewdef", _) => "pg_get_viewdef",
             ("pg_get_indexdef", false) => "pg_get_indexdef",
             ("pg_get_indexdef", true) => "pg_get_indexdef_pretty",
             (_, false) => "pg_get_constraintdef",
             (_, true) => "pg_get_constraintdef_pretty",
         })?;
-        Ok(Typed::new(Expr::Lookup { names, of: Box::new(of) }, Type::Text))
+        if name == "pg_get_indexdef" {
+            let big = |number| super::literals::constant(Datum::Int(number), Type::Int8);
+            let column = match arguments.next() {
+                Some(column) => self.cast(column, Type::Int8.into(), Place::Implicit)?,
+                None => big(0),
+            };
+            let index = Typed::new(of.expr, Type::Int8);
+            let index = self.apply("*", vec![index, big(super::system::COLUMNS_OF_INDEX)])?;
+            of = self.apply("+", vec![index, column])?;
+        }
+        Ok(Typed::new(Expr::Lookup { names, of: Box::new(of.expr) }, Type::Text))
     }
 
     /// A function of any number of texts: values are shown as text.
@@ -201,7 +217,9 @@ impl Binder<'_> {
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.variadic(name, arguments),
             _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
-            "pg_get_constraintdef" | "pg_get_indexdef" => self.definition(name, arguments),
+            "pg_get_constraintdef" | "pg_get_indexdef" | "pg_get_viewdef" => self.definition(name, arguments),
+            "pg_get_serial_sequence" => self.serial_sequence(arguments),
+            "to_regclass" => self.known_regclass(arguments),
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }

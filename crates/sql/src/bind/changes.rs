@@ -266,12 +266,12 @@ impl Binder<'_> {
         let all = tables.iter().flat_map(|(table, _)| table.columns.iter().map(|column| (&table.name, column)));
         for (table, column) in all.filter(|_| restarts) {
             let Some(name) = column.default.as_deref().and_then(super::drops::sequence_of) else { continue };
-            let Ok(sequence) = self.catalog.sequence(name) else { continue };
+            let Ok(sequence) = self.catalog.sequence(&name) else { continue };
             let of = &sequence.definition;
             if of.owner.as_ref().is_some_and(|(owner, own)| owner == table && *own == column.name) {
                 let number = self.catalog.new_number();
                 let of = SequenceDefinition { number, first: of.start, ..of.clone() };
-                definition.set_object(name, Some(NewObject::Sequence(of, None)));
+                definition.set_object(&name, Some(NewObject::Sequence(of, None)));
             }
         }
         definition.plans.push(Plan::Truncate(tables));

@@ -136,10 +136,10 @@ impl Binder<'_> {
     /// Drops the sequence of a default if it is the table's own.
     pub(super) fn drop_owned(&self, table: &str, default: &str, definition: &mut Definition) -> Result<(), SqlError> {
         let Some(name) = sequence_of(default) else { return Ok(()) };
-        if let Some(Object::Sequence(sequence)) = self.catalog.object(name)?
+        if let Some(Object::Sequence(sequence)) = self.catalog.object(&name)?
             && sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table)
         {
-            definition.set_object(name, None);
+            definition.set_object(&name, None);
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Binder<'_> {
         let Some(table) = self.catalog.find(table)? else { return Ok(()) };
         let mut description = definition.described(&table);
         let is_of = |it: &&mut crate::catalog::Column| {
-            it.name == *column && it.default.as_deref().and_then(sequence_of) == Some(sequence)
+            it.name == *column && it.default.as_deref().and_then(sequence_of).as_deref() == Some(sequence)
         };
         let Some(own) = description.columns.iter_mut().find(is_of) else { return Ok(()) };
         let value = format!("default value for column {column} of table {}", table.name);
@@ -186,6 +186,6 @@ impl Binder<'_> {
 }
 
 /// The name of the sequence of which a default is the next number.
-pub(super) fn sequence_of(default: &str) -> Option<&str> {
-    default.strip_prefix("nextval('")?.split('\'').next()
+pub(super) fn sequence_of(default: &str) -> Option<String> {
+    default.strip_prefix("nextval('")?.split('\'').next().map(super::system::plain_name)
 }

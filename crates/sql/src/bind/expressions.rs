@@ -25,6 +25,9 @@ impl Binder<'_> {
             ast::Expr::Identifier(name) => self.column(None, &folded(name)),
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
                 [table, name] => self.column(Some(&folded(table)), &folded(name)),
+                [schema, table, name] if matches!(&*folded(schema), "public" | "pg_catalog" | "information_schema") => {
+                    self.column(Some(&folded(table)), &folded(name))
+                }
                 _ => Err(SqlError::unsupported(format!("the name {expr}"))),
             },
             ast::Expr::Value(value) => self.literal(&value.value),
@@ -337,6 +340,10 @@ impl Binder<'_> {
         if to.base.is_object() && is_text(from) {
             let Expr::Constant(OwnedDatum::Text(name)) = &typed.expr else {
                 let is_null = matches!(&typed.expr, Expr::Constant(value) if value.get().is_null());
+                if to.base == Type::Regclass && from != Type::Unknown && !is_null {
+                    let (names, of) = (self.names(to.base.name())?, Box::new(typed.expr.clone()));
+                    return Ok(Some(Typed::new(Expr::Lookup { names, of }, to)));
+                }
                 let unknown = || SqlError::unsupported(format!("a cast of a computed text to {}", to.base));
                 return if is_null { Ok(Some(Typed::new(Expr::NULL, to))) } else { Err(unknown()) };
             };

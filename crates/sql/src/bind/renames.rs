@@ -75,11 +75,11 @@ impl Binder<'_> {
         }
         let defaults = change.table.columns.iter().filter_map(|column| column.default.as_deref());
         for name in defaults.filter_map(super::drops::sequence_of) {
-            let Ok(sequence) = self.catalog.sequence(name) else { continue };
+            let Ok(sequence) = self.catalog.sequence(&name) else { continue };
             let mut of = sequence.definition.clone();
             if let Some((owner, _)) = of.owner.as_mut().filter(|(owner, _)| *owner == old) {
                 owner.clone_from(&new);
-                change.definition.set_object(name, Some(NewObject::Sequence(of, Some(sequence))));
+                change.definition.set_object(&name, Some(NewObject::Sequence(of, Some(sequence))));
             }
         }
         Ok(())

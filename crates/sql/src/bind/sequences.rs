@@ -114,7 +114,7 @@ impl Binder<'_> {
         let owner = Some((draft.name.clone(), column.name.clone()));
         let sequence = SequenceDefinition { owner, is_internal, ..of };
         draft.objects.push((name.clone(), Some(NewObject::Sequence(sequence, None))));
-        Ok(format!("nextval('{}')", name.replace('\'', "''")))
+        Ok(format!("nextval('{}')", super::system::quoted(&name).replace('\'', "''")))
     }
 
     /// A function of sequences.
@@ -151,26 +151,21 @@ impl Binder<'_> {
         Expr::Drawn(Drawing { draw: draw.into(), drawn: self.drawn.clone() }, arguments)
     }
 
-    fn named_sequence(&self, expr: &ast::Expr) -> Result<std::sync::Arc<Sequence>, SqlError> {
+    fn named_sequence(&mut self, expr: &ast::Expr) -> Result<std::sync::Arc<Sequence>, SqlError> {
         let inner = match expr {
             ast::Expr::Cast { expr, .. } => expr,
             other => other,
         };
-        match inner {
-            ast::Expr::Value(value) => match &value.value {
-                ast::Value::SingleQuotedString(text) => {
-                    let expr = crate::parse::expression(text)?;
-                    let parts = match expr {
-                        ast::Expr::Identifier(name) => vec![name],
-                        ast::Expr::CompoundIdentifier(parts) => parts,
-                        _ => return Err(SqlError::new(SqlState("42602"), "invalid name syntax")),
-                    };
-                    self.catalog.sequence(&object_name(&ast::ObjectName::from(parts))?)
-                }
-                _ => Err(SqlError::unsupported("a sequence that is not named by a literal")),
-            },
-            _ => Err(SqlError::unsupported("a sequence that is not named by a literal")),
-        }
+        let bound = self.expr(inner)?;
+        let Expr::Constant(crate::datum::OwnedDatum::Text(text)) = &bound.expr else {
+            return Err(SqlError::unsupported("a sequence that is not named by a constant"));
+        };
+        let parts = match crate::parse::expression(text)? {
+            ast::Expr::Identifier(name) => vec![name],
+            ast::Expr::CompoundIdentifier(parts) => parts,
+            _ => return Err(SqlError::new(SqlState("42602"), "invalid name syntax")),
+        };
+        self.catalog.sequence(&object_name(&ast::ObjectName::from(parts))?)
     }
 }
 

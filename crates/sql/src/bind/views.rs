@@ -45,6 +45,7 @@ impl Binder<'_> {
         let mut about = self.catalog.named.take();
         about.sort_unstable();
         about.dedup();
+        let types = bound.columns.iter().map(|column| column.of).collect();
         let mut columns: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
         if create.columns.len() > columns.len() {
             let message = "CREATE VIEW specifies more column names than columns";
@@ -69,7 +70,8 @@ impl Binder<'_> {
                 }
             })?;
         }
-        let view = View { name: name.clone(), columns, query: create.query.to_string(), about, views };
+        let query = create.query.to_string();
+        let view = View { name: name.clone(), columns, types, query, about, views };
         definition.set_object(&name, Some(NewObject::View(view)));
         Ok(definition)
     }

@@ -5,6 +5,7 @@ use crate::arrays::Array;
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::tape::volatile;
 
 fn text<'a>(datum: Datum<'a>) -> &'a str {
     if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
@@ -438,13 +439,14 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "to_hex"(Int4) -> Text = |it, context| made(context, &format!("{:x}", int(it[0]) as u32));
     "to_hex"(Int8) -> Text = |it, context| made(context, &format!("{:x}", int(it[0])));
     "gen_random_uuid"() -> Uuid = |_, _| {
-        let mut uuid = polychron_base::random::unpredictable().to_be_bytes();
+        let mut uuid = volatile(|| polychron_base::random::unpredictable() as u128).to_be_bytes();
         uuid[6] = uuid[6] & 0x0f | 0x40;
         uuid[8] = uuid[8] & 0x3f | 0x80;
         Ok(Datum::Uuid(uuid))
     };
     "random"() -> Float8 = |_, _| {
-        Ok(Datum::Float((polychron_base::random::unpredictable() as u64 >> 11) as f64 / (1_u64 << 53) as f64))
+        let drawn = volatile(|| polychron_base::random::unpredictable() as u128);
+        Ok(Datum::Float((drawn as u64 >> 11) as f64 / (1_u64 << 53) as f64))
     };
 };
 

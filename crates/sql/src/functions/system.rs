@@ -62,6 +62,10 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "pg_table_is_visible"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
     "pg_type_is_visible"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
     "pg_function_is_visible"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
+    "pg_operator_is_visible"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
+    "pg_opclass_is_visible"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
+    "pg_collation_is_visible"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
+    "pg_tablespace_location"(Oid) -> Text = |_, _| Ok(Datum::Text(""));
     "pg_relation_is_publishable"(Oid) -> Bool = |_, _| Ok(Datum::Bool(true));
     "pg_is_in_recovery"() -> Bool = |_, _| Ok(Datum::Bool(false));
     "pg_is_other_temp_schema"(Oid) -> Bool = |_, _| Ok(Datum::Bool(false));
@@ -91,14 +95,15 @@ pub(super) const LENIENT: &[Function] = functions! {
     "obj_description"(Oid, Text) -> Text = |_, _| Ok(Datum::Null);
     "shobj_description"(Oid, Text) -> Text = |_, _| Ok(Datum::Null);
     "col_description"(Oid, Int4) -> Text = |_, _| Ok(Datum::Null);
-    "pg_get_viewdef"(Oid) -> Text = |_, _| Ok(Datum::Null);
-    "pg_get_viewdef"(Oid, Bool) -> Text = |_, _| Ok(Datum::Null);
     "pg_get_triggerdef"(Oid) -> Text = |_, _| Ok(Datum::Null);
     "pg_get_triggerdef"(Oid, Bool) -> Text = |_, _| Ok(Datum::Null);
     "pg_get_ruledef"(Oid, Bool) -> Text = |_, _| Ok(Datum::Null);
     "pg_get_statisticsobjdef_columns"(Oid) -> Text = |_, _| Ok(Datum::Null);
-    "pg_get_serial_sequence"(Text, Text) -> Text = |_, _| Ok(Datum::Null);
     "pg_get_partkeydef"(Oid) -> Text = |_, _| Ok(Datum::Null);
+    "pg_get_function_result"(Oid) -> Text = |_, _| Ok(Datum::Null);
+    "pg_get_function_arguments"(Oid) -> Text = |_, _| Ok(Datum::Null);
+    "pg_get_function_identity_arguments"(Oid) -> Text = |_, _| Ok(Datum::Null);
+    "pg_get_functiondef"(Oid) -> Text = |_, _| Ok(Datum::Null);
 };
 
 /// Whether a function asks whether somebody may do something, which the only role may.

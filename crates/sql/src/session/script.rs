@@ -9,39 +9,41 @@ use std::sync::Arc;
 use hashbrown::DefaultHashBuilder;
 use polychron_base::TableId;
 use polychron_engine::open::Open;
-use polychron_engine::{Error, Interactive, Operations};
+use polychron_engine::{Error, Interactive};
 
 use super::{Block, HERE, Session};
 use crate::catalog::{Changes, Object};
 use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
+use crate::exec::Failure;
 use crate::exec::foreign_keys::run_deferred;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::rows::Rows;
-use crate::statement::answer;
 use crate::text::Zone;
 
 /// The most statements that are done again.
 const LONGEST: usize = 20_000;
 
 /// A statement that the transaction has run.
-struct Item {
-    plan: Arc<Plan>,
-    values: Vec<OwnedDatum>,
+pub(super) struct Item {
+    pub(super) plan: Arc<Plan>,
+    pub(super) values: Vec<OwnedDatum>,
     /// What stands for its answer.
-    answer: u64,
+    pub(super) answer: u64,
 }
 
 /// What a transaction has done, and defined.
 #[derive(Default)]
 pub(crate) struct Script {
-    items: Vec<Item>,
+    pub(super) items: Vec<Item>,
     /// What answers are hashed with.
     hashes: DefaultHashBuilder,
     /// There were more statements than are kept.
-    is_cut: bool,
+    pub(super) is_cut: bool,
+    /// The client has seen what was undone since, or has set what statements have gone by: it is not run again after a conflict.
+    pub(crate) runs_once: bool,
     pub(crate) changes: Changes,
     /// What the names of all changes stood for before the transaction.
     pub(crate) before: Changes,
@@ -52,7 +54,7 @@ pub(crate) struct Script {
 /// Where a savepoint was set.
 #[derive(Clone)]
 pub(super) struct Mark {
-    items: usize,
+    pub(super) items: usize,
     changes: Changes,
     /// How many checks were deferred.
     deferred: usize,
@@ -110,6 +112,7 @@ impl Script {
     /// What came behind the mark was undone.
     pub(super) fn return_to(&mut self, mark: &Mark, drawn: &Drawn) {
         drawn.forget_deferred(mark.deferred);
+        self.runs_once = true;
         self.items.truncate(mark.items);
         self.changes.clone_from(&mark.changes);
     }
@@ -139,7 +142,8 @@ impl<W: Interactive + 'static> Session<W> {
             return Err(self.fail(SqlError::unsupported(what).into()));
         }
         let is_consistent = block.transaction.take().and_then(|it| it.take().ok()).is_none_or(Open::rollback);
-        if is_consistent { Ok(()) } else { Err(self.fail(Error::Conflict.into())) }
+        // What it has answered is compared when it is done again, but for what was undone.
+        if is_consistent || !block.script.runs_once { Ok(()) } else { Err(self.fail(Error::Conflict.into())) }
     }
 
     /// Begins the engine's transaction again, and does again what it had done.
@@ -147,35 +151,12 @@ impl<W: Interactive + 'static> Session<W> {
         if self.block.as_ref().is_none_or(|block| block.transaction.is_some()) {
             return Ok(());
         }
-        let mut held = match self.begin_held() {
-            Ok(begun) => begun,
-            Err(failure) => return Err(self.fail(failure)),
-        };
-        let Some(block) = &mut self.block else { return Ok(()) };
-        self.drawn.repeat();
-        let mut savepoints = block.savepoints.iter_mut().peekable();
-        let mut failure = None;
-        for (number, item) in block.script.items.iter().enumerate() {
-            while let Some((_, savepoint, _)) = savepoints.next_if(|(_, _, mark)| mark.items <= number) {
-                *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
-            }
-            let values: Vec<_> = item.values.iter().map(OwnedDatum::get).collect();
-            let now = Now::At(block.now);
-            match held.with(|transaction| answer((&item.plan, &values), transaction, zone, now)).expect(HERE) {
-                Ok(outcome) if block.script.sum_of(&outcome) == item.answer => {}
-                // Others have changed meanwhile what the client knows.
-                Ok(_) => failure = Some(Error::Conflict.into()),
-                Err(failed) => failure = Some(failed),
-            }
-            if failure.is_some() {
-                break;
-            }
+        match self.do_again(zone) {
+            Ok(()) => Ok(()),
+            Err(Some(Failure::Engine(error))) if error.is_conflict() && self.begin_again(zone) => Ok(()),
+            // Others have changed meanwhile what the client knows.
+            Err(failure) => Err(self.fail(failure.unwrap_or(Error::Conflict.into()))),
         }
-        for (_, savepoint, _) in savepoints {
-            *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
-        }
-        block.transaction = Some(held);
-        failure.map_or(Ok(()), |failure| Err(self.fail(failure)))
     }
 
     /// Runs the checks that were deferred.
@@ -185,7 +166,10 @@ impl<W: Interactive + 'static> Session<W> {
         };
         let (deferred, now) = (self.drawn.take_deferred(), Now::At(*now));
         let ran = transaction.with(|transaction| run_deferred(deferred, transaction, (zone, now))).expect(HERE);
-        ran.map_err(|failure| self.fail(failure))
+        let Err(failure) = ran else { return Ok(()) };
+        self.recover(failure, zone).map_err(|failure| self.fail(failure))?;
+        // The statements have deferred their checks again. It ends, because a transaction is run again only so often.
+        self.check_deferred(zone)
     }
 
     /// Notes what a name stands for from now on, and what it stood for before the transaction.

@@ -206,66 +206,20 @@ impl<W: Workload> Stage<'_, W> {
         let (load, is_whole) = load(&workload, database, settings, stop, *observer).map_err(RunError::Load)?;
         if !is_whole {
             let nothing = (Report::NOT_LOADED.to_owned(), Vec::new());
-            return Ok(self.report(&workload, options, load, Measured::nothing(database), nothing));
+            return Ok(described(&workload, options).report(
+                database,
+                settings,
+                load,
+                Measured::nothing(database),
+                nothing,
+            ));
         }
         quiesce::quiesce(database).map_err(RunError::Load)?;
         observer.loaded(load);
         let measured = self.measure(&workload)?;
         observer.checking();
         let checked = check(&workload, database)?;
-        Ok(self.report(&workload, options, load, measured, checked))
-    }
-
-    fn report(
-        &self,
-        workload: &W,
-        options: &W::Options,
-        load: Load,
-        measured: Measured,
-        (checks, conditions): (String, Vec<String>),
-    ) -> Report {
-        let Self { database, settings, .. } = self;
-        let Measured { counts, seconds, before, after, latencies, interrupted, course } = measured;
-        let conflicts = after.conflicts() - before.conflicts();
-        let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
-        let since =
-            |(reason, count): (&'static str, u64)| (reason.to_owned(), count - of_before.get(reason).unwrap_or(&0));
-        let by_kind = || W::KINDS.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
-        let (latency_us, latency_us_by_kind) = report::latencies(W::KINDS, &latencies);
-        let a_second = |count: u64| count as f64 / seconds.max(1e-9);
-        Report {
-            workload: W::NAME.to_owned(),
-            protocol: database.name().to_owned(),
-            options: serde_json::to_value(options).unwrap_or_default(),
-            threads: settings.threads,
-            batch: settings.batch,
-            submitted: settings.submit,
-            seconds,
-            interrupted,
-            seed: settings.seed,
-            completed: counts.total(),
-            rolled_back: counts.rolled_back,
-            metrics: workload.metrics().into_iter().map(|(name, metric)| (name.to_owned(), metric)).collect(),
-            committed_tps: a_second(counts.total()),
-            completed_by_kind: by_kind().collect(),
-            tps_by_kind: by_kind().map(|(kind, count)| (kind, a_second(count))).collect(),
-            abort_rate: abort_rate(conflicts, counts.total()),
-            aborts: after.aborts_by_reason().map(since).filter(|&(_, count)| count > 0).collect(),
-            latency_us,
-            latency_us_by_kind,
-            peak_rss_bytes: peak_rss_bytes(),
-            course,
-            grows: W::GROWS,
-            memory: MemoryReport::of(&database.statistics()),
-            versions: database.versions().map(VersionReport::from),
-            staleness_us: Staleness::between(&before, &after),
-            protocol_metrics: report::protocol_metrics(&before, &after, &database.inspect()),
-            load,
-            checks,
-            conditions,
-            machine: Machine::this(),
-            commit: settings.commit.clone(),
-        }
+        Ok(described(&workload, options).report(database, settings, load, measured, checked))
     }
 
     fn measure(&self, workload: &W) -> Result<Measured, RunError> {
@@ -332,6 +286,78 @@ impl<W: Workload> Stage<'_, W> {
                 None => Ok(measured),
             }
         })
+    }
+}
+
+fn described<W: Workload>(workload: &W, options: &W::Options) -> Described {
+    Described {
+        name: W::NAME,
+        kinds: W::KINDS,
+        grows: W::GROWS,
+        options: serde_json::to_value(options).unwrap_or_default(),
+        metrics: workload.metrics(),
+    }
+}
+
+/// A workload, as reports describe it. What makes them is compiled once.
+struct Described {
+    name: &'static str,
+    kinds: &'static [&'static str],
+    grows: bool,
+    options: serde_json::Value,
+    metrics: Vec<(&'static str, u64)>,
+}
+
+impl Described {
+    fn report(
+        self,
+        database: &AnyProtocol,
+        settings: &Settings,
+        load: Load,
+        measured: Measured,
+        (checks, conditions): (String, Vec<String>),
+    ) -> Report {
+        let Measured { counts, seconds, before, after, latencies, interrupted, course } = measured;
+        let conflicts = after.conflicts() - before.conflicts();
+        let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
+        let since =
+            |(reason, count): (&'static str, u64)| (reason.to_owned(), count - of_before.get(reason).unwrap_or(&0));
+        let by_kind = || self.kinds.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
+        let (latency_us, latency_us_by_kind) = report::latencies(self.kinds, &latencies);
+        let a_second = |count: u64| count as f64 / seconds.max(1e-9);
+        Report {
+            workload: self.name.to_owned(),
+            protocol: database.name().to_owned(),
+            options: self.options,
+            threads: settings.threads,
+            batch: settings.batch,
+            submitted: settings.submit,
+            seconds,
+            interrupted,
+            seed: settings.seed,
+            completed: counts.total(),
+            rolled_back: counts.rolled_back,
+            metrics: self.metrics.into_iter().map(|(name, metric)| (name.to_owned(), metric)).collect(),
+            committed_tps: a_second(counts.total()),
+            completed_by_kind: by_kind().collect(),
+            tps_by_kind: by_kind().map(|(kind, count)| (kind, a_second(count))).collect(),
+            abort_rate: abort_rate(conflicts, counts.total()),
+            aborts: after.aborts_by_reason().map(since).filter(|&(_, count)| count > 0).collect(),
+            latency_us,
+            latency_us_by_kind,
+            peak_rss_bytes: peak_rss_bytes(),
+            course,
+            grows: self.grows,
+            memory: MemoryReport::of(&database.statistics()),
+            versions: database.versions().map(VersionReport::from),
+            staleness_us: Staleness::between(&before, &after),
+            protocol_metrics: report::protocol_metrics(&before, &after, &database.inspect()),
+            load,
+            checks,
+            conditions,
+            machine: Machine::this(),
+            commit: settings.commit.clone(),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ fn is_known(setup: &str) -> bool {
         // The host protocol knows it; the layer compares values, and asks for the rows.
         "lazy-occ" | "occ" | "lazy-2pl" | "lazy-cicada" | "lazy-hyper" => true,
         // Their transactions run one after the other, as these tests drive them, and meet nobody.
-        "serial" | "bohm" | "partitioned-store" => false,
+        "serial" | "bohm" | "partitioned-store" | "one-lock" => false,
         other => panic!("it is not decided whether {other} knows whom its transactions conflict with"),
     }
 }

@@ -21,6 +21,8 @@ enum Act {
     Set(i64),
     Get,
     Delete,
+    /// Reads it, and the item 1 before.
+    GetSecond,
     /// Reads it, and fails.
     Fail,
 }
@@ -38,11 +40,14 @@ impl Procedure for Acting {
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Error> {
         let Self { table, id, act } = self;
+        if matches!(act, Act::GetSecond) {
+            transaction.get(table, 1)?;
+        }
         let value = transaction.get(table, *id)?.map(|row| row.value());
         match act {
             Act::Set(value) => transaction.upsert(table, &Item { id: *id, value: *value })?,
             Act::Delete => _ = transaction.delete(table, *id)?,
-            Act::Get => {}
+            Act::Get | Act::GetSecond => {}
             Act::Fail => return Err(Error::RolledBack),
         }
         Ok(value)
@@ -50,7 +55,11 @@ impl Procedure for Acting {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let mut scratch = KeyScratch::new();
-        let access = if matches!(self.act, Act::Get | Act::Fail) { Access::Read } else { Access::Write };
+        if matches!(self.act, Act::GetSecond) {
+            declaration.key(self.table.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Read);
+        }
+        let access =
+            if matches!(self.act, Act::Get | Act::GetSecond | Act::Fail) { Access::Read } else { Access::Write };
         declaration.key(self.table.id(), self.id.encode(&mut scratch), access);
     }
 }
@@ -138,8 +147,11 @@ pub fn answer_too_early<P: Protocol>(setup: &Setup<P>) -> Option<&'static str> {
     setup.pass(&database, 4);
     writer.maintain();
     setup.pass(&database, 4);
-    if let Some(early) = waits("a reader does not wait for what is gone", 2, Act::Get, Ok(None), deleted) {
-        return Some(early);
+    let gone = waits("a reader does not wait for what is gone", 2, Act::Get, Ok(None), deleted).or_else(|| {
+        waits("a reader of another row does not wait for what is gone", 2, Act::GetSecond, Ok(None), deleted)
+    });
+    if gone.is_some() {
+        return gone;
     }
     let last = reader.snapshot(&mut acting(1, Act::Get));
     assert_eq!(last.expect("a snapshot ends well"), Some(1));

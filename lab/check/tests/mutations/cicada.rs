@@ -2,6 +2,7 @@
 //! happens when.
 
 use polychron_base::key::Key8;
+use polychron_check::journal::answer_too_early;
 use polychron_engine::mutations::{interrupt, leave_out, left_out};
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Table, TableDefinition,
@@ -1337,6 +1338,10 @@ fn loaded_row_is_missed() -> bool {
     crate::loaded_row_is_missed(crate::setups::cicada())
 }
 
+fn answer_that_missed_a_row() -> bool {
+    answer_too_early(&crate::setups::cicada()).is_some()
+}
+
 crate::killers! { Step:
     ExceedLast: second_before_the_first, "a worker with a boosted clock does not see its own commit";
     BeginAfterBound: writer_behind_the_horizon, "a writer begins before a snapshot's timestamp";
@@ -1403,6 +1408,7 @@ crate::killers! { Step:
     FillAfterUnknowing: index_of_what_was_before, "a new index lacks a row whose writer's clock was ahead";
     AwaitIndexes: index_that_is_being_filled, "a snapshot reads a new index before it is complete";
     AwaitFilling: index_that_was_filled, "a new snapshot cannot use the index";
+    AwaitMissed: answer_that_missed_a_row, "a row is told to be gone whose deletion is not durable";
     LoadInThePast: loaded_row_is_missed, "the first snapshot does not find what was loaded";
     RenewRows: row_that_is_not_written_for_half_a_turn, "an old row disappears after half a turn of the clock";
     RenewDeletions: deletion_that_stays_for_half_a_turn, "an insertion lies below an old deletion, half a turn later";

@@ -7,7 +7,7 @@
 //! 5. Write the end into the versions, in place of the id.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, Reason};
+use polychron_base::{Error, Reason};
 use polychron_engine::Commit;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
@@ -281,9 +281,9 @@ impl HekatonTransaction<'_> {
     /// As [`Self::conflict`], where the key is known.
     #[cold]
     pub(super) fn conflict_over(&mut self, reason: Reason, index_ref: IndexRef, key: Option<KeyPreview>) -> Error {
-        let mut abort = Abort { reason, table: index_ref.table, index: index_ref.index, key, opponent: None };
-        self.state.nested.conflicts(self.database(), &mut abort);
-        self.state.base.last_abort = Some(abort);
+        let database = self.database();
+        let state = &mut *self.state;
+        state.base.keep_abort((&mut state.nested, database), reason, index_ref, key);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
     }

@@ -8,22 +8,17 @@ use super::version::Record;
 
 /// How many versions each record has besides the newest.
 pub(super) fn count_versions(shared: &Shared) -> Versions {
-    let mut versions = Versions::default();
-    let (_, tables) = shared.base.catalog.snapshot();
-    shared.base.deferred_drops.with_guard(|guard| {
-        for table in tables.iter().flatten() {
-            for_each(table.primary.index(), guard, &mut |_, handle| {
-                // SAFETY: the handle was found under the guard.
-                let record = unsafe { Record::from_handle(handle) };
-                // Under its latch nothing leaves the list; a record that is being collected is not counted.
-                if record.try_collect() {
-                    versions.count(extra_versions(record));
-                    record.end_collection();
-                }
-            });
-        }
-    });
-    versions
+    shared.base.count_versions(|table, guard, versions| {
+        for_each(table.primary.index(), guard, &mut |_, handle| {
+            // SAFETY: the handle was found under the guard.
+            let record = unsafe { Record::from_handle(handle) };
+            // Under its latch nothing leaves the list; a record that is being collected is not counted.
+            if record.try_collect() {
+                versions.count(extra_versions(record));
+                record.end_collection();
+            }
+        });
+    })
 }
 
 fn extra_versions(record: Record) -> usize {

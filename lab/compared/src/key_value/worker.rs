@@ -60,12 +60,4 @@ impl StoreWorker for KeyValueWorker {
     }
 
     fn undo_leaked(&mut self) {}
-
-    /// Nothing ever conflicts.
-    fn wait(&mut self, _attempts: u64) {}
-
-    fn maintain_stores(&mut self) {
-        self.local.collect();
-        self.database.deferred_drops.maintain(&self.database.catalog, self.database.memory.epochs());
-    }
 }

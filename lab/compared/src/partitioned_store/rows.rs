@@ -6,9 +6,8 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
-use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry};
+use polychron_engine::stores::{Keyed, Placed, Record, UndoLog, key_in_entry};
 use polychron_engine::{Projection, Queries, RowVisitor};
-use polychron_index::Inserted;
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowRef};
 
@@ -24,10 +23,8 @@ pub(super) fn undeclared<K: EncodedKey>(table: &Table, index: IndexId, key: K) -
 /// The record of a key, unless the transaction deleted it. The caller holds the store's lock.
 #[inline]
 pub(super) fn find<K: EncodedKey>(store: &Entries, key: K, guard: &Guard<'_>) -> Option<Record> {
-    let handle = store.index().get(key, guard).handle?;
-    // SAFETY: the handle is of this store, whose lock the caller holds.
-    let record = unsafe { Record::from_handle(handle) };
-    (!record.is_deleted()).then_some(record)
+    // SAFETY: the caller holds the lock.
+    unsafe { store.record(key, guard) }
 }
 
 /// Inserts a key that is absent. `false`: it is present.
@@ -42,28 +39,10 @@ fn insert<K: EncodedKey>(
 ) -> Result<bool, Error> {
     let store = &index.stores[partition];
     let at = Entry { index_ref: store.index_ref, partition };
-    let record = Record::new(row, guard)?;
-    let inserted = store.index().insert(key, record.handle(), &mut (), guard);
-    match inserted {
-        Ok(Inserted::New) => {
-            log.inserted(at, key, record);
-            return Ok(true);
-        }
-        Ok(Inserted::Existing(found)) => {
-            let handle = found.handle.expect("an existing key has a handle");
-            // SAFETY: the handle is of this store, whose lock the caller holds.
-            let old = unsafe { Record::from_handle(handle) };
-            if old.is_deleted() && store.index().replace(key, handle, record.handle(), guard) {
-                log.replaced(at, key, old, record);
-                return Ok(true);
-            }
-        }
-        Err(_) => {}
-    }
-    // SAFETY: the index did not take the record.
-    unsafe { record.free(guard) };
-    inserted?;
-    Ok(false)
+    let link = |handle| store.index().insert(key, handle, &mut (), guard);
+    // SAFETY: the caller holds the store's lock.
+    let placed = unsafe { log.insert(at, (store.index(), key), row, guard, link) }?;
+    Ok(placed != Placed::Taken)
 }
 
 impl PartitionedTransaction<'_> {
@@ -135,11 +114,6 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     #[inline]
     fn tables(&self) -> &Seen<Table> {
         &self.state.base.tables
-    }
-
-    #[inline]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
-        operation(self)
     }
 
     #[inline]

@@ -108,14 +108,6 @@ impl StoreWorker for PartitionedWorker {
         // The tables are those that the leaked transaction has seen: its guard has kept them.
         drop(PartitionedTransaction::new(&database.locks, state, local.pin(), Mode::ReadWrite));
     }
-
-    /// Nothing ever conflicts.
-    fn wait(&mut self, _attempts: u64) {}
-
-    fn maintain_stores(&mut self) {
-        self.local.collect();
-        self.database.base.deferred_drops.maintain(&self.database.base.catalog, self.database.base.memory.epochs());
-    }
 }
 
 impl Drop for PartitionedWorker {

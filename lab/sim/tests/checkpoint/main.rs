@@ -218,7 +218,7 @@ fn so_it_does_at_a_second_one() {
 #[test]
 fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
     let trials = trials();
-    for fault in [Fault::Fail, Fault::FailForEver] {
+    for fault in [Fault::Fail, Fault::FailForEver, Fault::SyncFull] {
         for seed in runs(1) {
             let start = SimulatedDisk::new(seed);
             fail_everywhere(&start, &Ledger::default(), Run::new(seed, STEPS), fault, &mut |first, disk, ledger| {
@@ -247,9 +247,10 @@ fn ranges_are_halved_while_that_helps() {
         disk.steps()[before..].iter().filter(is_read).count()
     };
     let all: Vec<u64> = (0..100).collect();
-    // It is in the first range, however small that is.
-    let first = (0..10_000).find(|key: &u64| checkpoint::hash(&key.to_be_bytes()) >> 24 == 0).unwrap();
-    for (keys, is_halved) in [(all, true), (vec![first; 100], false)] {
+    // It is in the first range, or in the 200th, however small these are.
+    let [first, other] =
+        [0, 200].map(|part| (0..10_000).find(|key: &u64| checkpoint::hash(&key.to_be_bytes()) >> 24 == part).unwrap());
+    for (keys, is_halved) in [(all, true), (vec![first; 100], false), (vec![other; 100], false)] {
         let (once, few) = (readings(1 << 30, &keys), readings(256, &keys));
         assert_eq!(few > 3 * once, is_halved, "{few} blocks are read, and {once} if once");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use polychron::schema::{ForeignKeyDefinition, IndexDefinition, TableDefinition};
+use polychron::schema::{ColumnOrder, ForeignKeyDefinition, IndexDefinition, TableDefinition};
 use polychron::{
     Access, AnyProtocol, Builder, Database, Declare, Durability, Error, IndexId, Operations, Procedure, ProtocolList,
     Protocols, Row, Scan, Table, TableId, Transaction,
@@ -173,9 +173,16 @@ pub(crate) fn definitions_have_their_rows(protocol: &str) -> Result<bool, Error>
 
 pub(crate) fn definition(name: &str, parent: Option<&str>, kind: u64) -> TableDefinition {
     let table = Cell::definition().with_name(name);
-    let table = if kind % 2 == 1 { table.with_index(IndexDefinition::new("by_value", [2])) } else { table };
-    let table = table.with_index(IndexDefinition::new("by_owner", [1]));
+    let falling = IndexDefinition::new("by_value", [2]).with_orders([ColumnOrder::DESCENDING]);
+    let table = if kind % 2 == 1 { table.with_index(falling) } else { table };
+    let nulls = IndexDefinition::new("by_owner", [1]).with_orders([ColumnOrder::ASCENDING.with_nulls_last(kind >= 2)]);
+    let table = table.with_index(nulls);
     parent.into_iter().fold(table, |table, parent| table.with_foreign_key(ForeignKeyDefinition::new([1], parent)))
+}
+
+fn order(random: &mut Random) -> ColumnOrder {
+    let order = if random.below(2) == 0 { ColumnOrder::ASCENDING } else { ColumnOrder::DESCENDING };
+    order.with_nulls_last(random.below(2) == 0)
 }
 
 /// Does what a step is, which depends on the seed and on what is there; whether it could. Refusals other than those of the log are no failures.
@@ -186,12 +193,13 @@ pub(crate) fn apply(database: &Database<AnyProtocol>, seed: u64, step: u64) -> R
         (None, _) => {
             let parent = TABLES[random.below(3) as usize];
             let parent = (parent != name && database.find_table(parent).is_some()).then_some(parent);
-            database.create_table_with(definition(name, parent, random.below(2))).map(drop)
+            database.create_table_with(definition(name, parent, random.below(4))).map(drop)
         }
         (Some(table), 0) => database.drop_table(table),
         (Some(table), 1) => {
             let name = format!("index {step}");
-            database.create_index_with(table, IndexDefinition::new(name, [2, 1])).map(drop)
+            let index = IndexDefinition::new(name, [2, 1]).with_orders([order(&mut random), order(&mut random)]);
+            database.create_index_with(table, index).map(drop)
         }
         (Some(table), 2) => {
             let present = database.definition(table)?;

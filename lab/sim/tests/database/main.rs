@@ -91,7 +91,7 @@ fn what_is_acknowledged_survives_a_power_failure() {
 fn what_is_acknowledged_survives_a_failed_operation() {
     let trials = trials();
     for seed in runs(6) {
-        let fault = [Fault::Fail, Fault::FailForEver, Fault::Full][seed as usize % 3];
+        let fault = [Fault::Fail, Fault::FailForEver, Fault::Full, Fault::SyncFull][seed as usize % 4];
         fail_everywhere(seed, fault, 39, &trials);
     }
 }

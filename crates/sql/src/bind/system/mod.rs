@@ -2,6 +2,8 @@
 //!
 //! `shapes.txt` has their shapes, as PostgreSQL 15 has them. What is not computed here has no rows.
 
+mod keys;
+mod objects;
 mod relations;
 mod standard;
 
@@ -12,12 +14,15 @@ use sqlparser::ast;
 
 use super::{Binder, folded};
 use crate::arrays::{Array, Dimension};
-use crate::catalog::{Index, Table};
+use crate::catalog::Table;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::Node;
 use crate::types::{ColumnType, Type};
+
+use keys::{constraints, index_in_words};
+use objects::{Objects, indexes};
 
 const SHAPES: &str = include_str!("shapes.txt");
 
@@ -34,10 +39,17 @@ pub(crate) const ROLE: &str = "postgres";
 const IDS_OF_TABLE: i64 = 8192;
 const FIRST_TABLE: i64 = 16_384;
 
-/// Texts that stand for numbers, such as the names of tables for their object ids.
+/// An index and a column of it are asked for as one number: more than columns of an index.
+pub(super) const COLUMNS_OF_INDEX: i64 = 4096;
+
+/// Stands between the parts of a text that is looked up as one.
+const BETWEEN: &str = "\u{1}";
+
+/// Texts that stand for numbers, such as the names of tables for their object ids, or what texts stand for.
 pub(crate) struct Names {
     what: &'static str,
     by_id: HashMap<i64, String>,
+    by_text: HashMap<String, OwnedDatum>,
     /// A number without a text is its own.
     shows_others: bool,
 }
@@ -49,13 +61,30 @@ impl std::fmt::Debug for Names {
 }
 
 impl Names {
-    pub(crate) fn get<'a>(&'a self, of: Datum<'a>, arena: &'a bumpalo::Bump) -> Datum<'a> {
-        let Datum::Int(id) = of else { return Datum::Null };
-        match self.by_id.get(&id) {
+    pub(crate) fn get<'a>(&'a self, of: Datum<'a>, arena: &'a bumpalo::Bump) -> Result<Datum<'a>, SqlError> {
+        let id = match of {
+            Datum::Int(id) => id,
+            Datum::Text(text) => return self.stands_for(text),
+            _ => return Ok(Datum::Null),
+        };
+        Ok(match self.by_id.get(&id) {
             Some(name) => Datum::Text(name),
             None if self.shows_others && id == 0 => Datum::Text("-"),
             None if self.shows_others => Datum::Text(arena.alloc_str(&id.to_string())),
             None => Datum::Null,
+        })
+    }
+
+    fn stands_for(&self, text: &str) -> Result<Datum<'_>, SqlError> {
+        if let Some((table, column)) = text.split_once(BETWEEN) {
+            let found = self.by_text.get(&format!("{}{BETWEEN}{column}", plain_name(table)));
+            return Ok(found.map_or(Datum::Null, OwnedDatum::get));
+        }
+        match (self.by_text.get(&plain_name(text)), text.parse::<u32>()) {
+            (_, Ok(id)) => Ok(Datum::Int(id.into())),
+            (Some(found), _) => Ok(found.get()),
+            (None, _) if text == "-" => Ok(Datum::Int(0)),
+            _ => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"))),
         }
     }
 }
@@ -66,6 +95,15 @@ pub(crate) fn table_id(table: &Table) -> i64 {
 
 fn index_id(table: &Table, position: usize) -> i64 {
     table_id(table) + 1 + position as i64
+}
+
+fn default_id(table: &Table, number: i64) -> i64 {
+    table_id(table) + 4096 + number
+}
+
+/// The id of a relation of the system.
+fn system_id(name: &str) -> i64 {
+    system_relations().find(|(_, own)| *own == name).map_or(0, |(id, _)| id)
 }
 
 fn constraint_id(table: &Table, position: usize) -> i64 {
@@ -130,8 +168,8 @@ impl Binder<'_> {
             return Ok(None);
         };
         let is_standard = schema == "information_schema";
-        let rows =
-            if is_standard { standard::rows(name, &self.catalog)? } else { relations::rows(name, &self.catalog)? };
+        let objects = Objects::of(&self.catalog)?;
+        let rows = if is_standard { standard::rows(name, &objects) } else { relations::rows(name, &objects) };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
             let value = |(name, of): &(&'static str, Type)| {
@@ -159,9 +197,16 @@ impl Binder<'_> {
 
     /// The texts that a function of the catalog, or a type, gives numbers.
     pub(super) fn names(&self, what: &'static str) -> Result<Arc<Names>, SqlError> {
-        let mut by_id = HashMap::new();
+        let (mut by_id, mut by_text) = (HashMap::new(), HashMap::new());
         let mut shows_others = false;
         match what {
+            "pg_get_serial_sequence" => {
+                let sequences = Objects::of(&self.catalog)?.sequences;
+                by_text.extend(sequences.iter().filter_map(|(_, sequence)| {
+                    let (table, column) = sequence.definition.owner.as_ref()?;
+                    Some((format!("{table}{BETWEEN}{column}"), text(objects::name_in_schema(sequence))))
+                }));
+            }
             "regtype" => {
                 by_id.extend(all_types().map(|of| (i64::from(of.oid()), of.name().to_owned())));
                 shows_others = true;
@@ -175,33 +220,14 @@ impl Binder<'_> {
             "regrole" => drop(by_id.insert(OWNER, ROLE.to_owned())),
             "regproc" => shows_others = true,
             _ => {
-                for table in self.catalog.all()? {
-                    self.names_of(what, &table, &mut by_id);
-                }
+                names_of(what, &Objects::of(&self.catalog)?, &mut by_id);
                 shows_others = what == "regclass";
+                if shows_others {
+                    by_text.extend(by_id.iter().map(|(id, name)| (plain_name(name), int(*id))));
+                }
             }
         }
-        Ok(Arc::new(Names { what, by_id, shows_others }))
-    }
-
-    fn names_of(&self, what: &str, table: &Table, by_id: &mut HashMap<i64, String>) {
-        let indexes = table.indexes.iter().enumerate();
-        match what {
-            "regclass" => {
-                by_id.insert(table_id(table), quoted(&table.name));
-                by_id.extend(indexes.map(|(at, index)| (index_id(table, at), quoted(&index.name))));
-            }
-            "pg_get_indexdef" | "pg_get_indexdef_pretty" => {
-                let is_pretty = what.ends_with("pretty");
-                by_id.extend(indexes.map(|(at, index)| (index_id(table, at), index_in_words(table, index, is_pretty))));
-            }
-            "pg_get_constraintdef" | "pg_get_constraintdef_pretty" => {
-                let is_pretty = what.ends_with("pretty");
-                let all = constraints(table);
-                by_id.extend(all.iter().map(|it| (it.id, it.in_words(table, is_pretty))));
-            }
-            _ => {}
-        }
+        Ok(Arc::new(Names { what, by_id, by_text, shows_others }))
     }
 
     /// The object id that a name stands for, as `regclass` and its like.
@@ -212,26 +238,23 @@ impl Binder<'_> {
         if name == "-" {
             return Ok(0);
         }
-        let plain = match name.split_once('.') {
-            Some(("public" | "pg_catalog" | "information_schema", plain)) => plain,
-            _ => name,
-        };
-        let plain = match plain.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
-            Some(quoted) => quoted.to_owned(),
-            None => plain.to_lowercase(),
-        };
+        let plain = plain_name(name);
         let missing = |state: SqlState, what: &str| SqlError::new(state, format!("{what} \"{name}\" does not exist"));
         match of {
             Type::Regclass => {
-                if let Some(at) = SHAPES.lines().position(|line| line.starts_with(&format!("pg_catalog.{plain} "))) {
-                    return Ok(1000 + at as i64);
+                if let Some((id, _)) = system_relations().find(|(_, own)| *own == plain) {
+                    return Ok(id);
+                }
+                let objects = Objects::of(&self.catalog)?;
+                if let Some((id, _)) = objects.relations().find(|(_, own)| *own == plain) {
+                    return Ok(id);
                 }
                 if let Some(table) = self.catalog.find(&plain)? {
                     return Ok(table_id(&table));
                 }
-                for table in self.catalog.all()? {
-                    if let Some(at) = table.indexes.iter().position(|index| index.name == plain) {
-                        return Ok(index_id(&table, at));
+                for table in &objects.tables {
+                    if let Some((at, _)) = indexes(table).find(|(_, index)| index.name == plain) {
+                        return Ok(index_id(table, at));
                     }
                 }
                 Err(missing(SqlState::UNDEFINED_TABLE, "relation"))
@@ -257,6 +280,76 @@ impl Binder<'_> {
     }
 }
 
+/// What the objects have for names, or in words, by their ids.
+fn names_of(what: &str, objects: &Objects, by_id: &mut HashMap<i64, String>) {
+    if what == "regclass" {
+        by_id.extend(system_relations().map(|(id, name)| (id, name.to_owned())));
+        by_id.extend(objects.relations().map(|(id, name)| (id, quoted(name))));
+    }
+    if what == "pg_get_viewdef" {
+        by_id.extend(objects.views.iter().map(|(id, view)| (*id, format!(" {};", view.query))));
+    }
+    let is_pretty = what.ends_with("pretty");
+    for table in &objects.tables {
+        match what {
+            "regclass" => by_id.extend(indexes(table).map(|(at, index)| (index_id(table, at), quoted(&index.name)))),
+            "pg_get_indexdef" | "pg_get_indexdef_pretty" => {
+                for (at, index) in indexes(table) {
+                    let id = index_id(table, at) * COLUMNS_OF_INDEX;
+                    by_id.insert(id, index_in_words(table, index, is_pretty));
+                    let columns = (1..).zip(&index.columns);
+                    by_id.extend(columns.map(|(number, &at)| (id + number, quoted(&table.columns[at].name))));
+                }
+            }
+            "pg_get_constraintdef" | "pg_get_constraintdef_pretty" => {
+                by_id.extend(constraints(objects, table).iter().map(|it| (it.id, it.in_words(table, is_pretty))));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The relations of the system with their ids: PostgreSQL's, where clients compare them.
+fn system_relations() -> impl Iterator<Item = (i64, &'static str)> {
+    let known = |name| {
+        Some(match name {
+            "pg_type" => 1247,
+            "pg_attribute" => 1249,
+            "pg_proc" => 1255,
+            "pg_class" => 1259,
+            "pg_authid" => 1260,
+            "pg_database" => 1262,
+            "pg_sequence" => 2224,
+            "pg_am" => 2601,
+            "pg_attrdef" => 2604,
+            "pg_constraint" => 2606,
+            "pg_depend" => 2608,
+            "pg_description" => 2609,
+            "pg_index" => 2610,
+            "pg_namespace" => 2615,
+            "pg_rewrite" => 2618,
+            "pg_trigger" => 2620,
+            _ => return None,
+        })
+    };
+    let names = SHAPES.lines().filter_map(|line| line.strip_prefix("pg_catalog.")?.split(' ').next());
+    (1000..).zip(names).map(move |(at, name)| (known(name).unwrap_or(at), name))
+}
+
+/// A name without its schema, as it is stored.
+pub(super) fn plain_name(name: &str) -> String {
+    let plain = match name.split_once('.') {
+        Some((schema, plain)) if matches!(schema.trim_matches('"'), "public" | "pg_catalog" | "information_schema") => {
+            plain
+        }
+        _ => name,
+    };
+    match plain.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => plain.to_lowercase(),
+    }
+}
+
 fn all_types() -> impl Iterator<Item = Type> {
     let others =
         [Type::Regclass, Type::Regtype, Type::Regproc, Type::Regnamespace, Type::Regrole, Type::Unknown, Type::Void];
@@ -268,75 +361,4 @@ pub(super) fn quoted(name: &str) -> String {
     let is_plain = name.starts_with(|it: char| it.is_ascii_lowercase() || it == '_')
         && name.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
     if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-fn names_in_words(table: &Table, columns: &[usize]) -> String {
-    columns.iter().map(|&at| quoted(&table.columns[at].name)).collect::<Vec<_>>().join(", ")
-}
-
-fn index_in_words(table: &Table, index: &Index, is_pretty: bool) -> String {
-    let unique = if index.is_unique { "UNIQUE " } else { "" };
-    let schema = if is_pretty { "" } else { "public." };
-    let method = if index.is_ordered { "btree" } else { "hash" };
-    let columns = index.columns.iter().enumerate().map(|(position, &at)| {
-        let order = if index.is_ascending(position) { "" } else { " DESC" };
-        format!("{}{order}", quoted(&table.columns[at].name))
-    });
-    let columns = columns.collect::<Vec<_>>().join(", ");
-    format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING {method} ({columns})",
-        quoted(&index.name),
-        quoted(&table.name)
-    )
-}
-
-/// A constraint of a table.
-struct Constraint<'t> {
-    id: i64,
-    name: &'t str,
-    kind: char,
-    columns: Vec<usize>,
-    index: i64,
-    condition: &'t str,
-}
-
-impl Constraint<'_> {
-    fn in_words(&self, table: &Table, is_pretty: bool) -> String {
-        match self.kind {
-            'p' => format!("PRIMARY KEY ({})", names_in_words(table, &self.columns)),
-            'u' => format!("UNIQUE ({})", names_in_words(table, &self.columns)),
-            _ if is_pretty => format!("CHECK ({})", self.condition),
-            _ => format!("CHECK (({}))", self.condition),
-        }
-    }
-}
-
-fn constraints(table: &Table) -> Vec<Constraint<'_>> {
-    let unique = table.indexes.iter().enumerate().filter(|(_, index)| index.is_unique);
-    let mut all: Vec<_> = unique
-        .map(|(at, index)| Constraint {
-            id: constraint_id(table, at),
-            name: &index.name,
-            kind: if at == 0 { 'p' } else { 'u' },
-            columns: index.columns.clone(),
-            index: index_id(table, at),
-            condition: "",
-        })
-        .collect();
-    let checks = table.checks.iter().enumerate().map(|(at, check)| Constraint {
-        id: constraint_id(table, 1024 + at),
-        name: &check.name,
-        kind: 'c',
-        columns: named_in(table, &check.condition),
-        index: 0,
-        condition: &check.condition,
-    });
-    all.extend(checks);
-    all
-}
-
-/// The columns whose names stand in a condition.
-fn named_in(table: &Table, condition: &str) -> Vec<usize> {
-    let words: Vec<_> = condition.split(|it: char| !it.is_alphanumeric() && it != '_').collect();
-    (0..table.columns.len()).filter(|&at| words.contains(&table.columns[at].name.as_str())).collect()
 }

@@ -1,15 +1,14 @@
 //! `pg_catalog`.
 
+use super::keys::{Kind, action, constraints, index_in_words};
+use super::objects::{Objects, default_in_words, indexes, number, numbers_of};
 use super::{
-    DATABASE, OWNER, ROLE, Row, SCHEMA, STANDARD_SCHEMA, SYSTEM_SCHEMA, all_types, constraints, flag, index_id,
-    index_in_words, int, numbers, table_id, text,
+    DATABASE, OWNER, ROLE, Row, SCHEMA, STANDARD_SCHEMA, SYSTEM_SCHEMA, all_types, default_id, flag, index_id, int,
+    numbers, system_id, table_id, text,
 };
-use crate::catalog::Catalog;
-use crate::catalog::Table;
+use crate::catalog::{Column, Identity, Table};
 use crate::datum::{Datum, OwnedDatum};
-use crate::error::SqlError;
-use crate::types::Type;
-use crate::types::{Bound, Category};
+use crate::types::{Bound, Category, ColumnType, Type};
 
 fn length_of(of: Type) -> i64 {
     match of {
@@ -36,9 +35,9 @@ fn collation_of(of: Type) -> i64 {
     if of.category() == Category::Text { 100 } else { 0 }
 }
 
-pub(super) fn rows(name: &str, catalog: &Catalog) -> Result<Vec<Row>, SqlError> {
+pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
     let schemas = [(SYSTEM_SCHEMA, "pg_catalog"), (SCHEMA, "public"), (STANDARD_SCHEMA, "information_schema")];
-    Ok(match name {
+    match name {
         "pg_namespace" => {
             schemas.map(|(id, name)| vec![("oid", int(id)), ("nspname", text(name)), ("nspowner", int(OWNER))]).into()
         }
@@ -80,14 +79,17 @@ pub(super) fn rows(name: &str, catalog: &Catalog) -> Result<Vec<Row>, SqlError> 
         "pg_settings" => settings(),
         "pg_type" => all_types().map(of_type).collect(),
         "pg_proc" => functions(),
+        "pg_views" => objects.views.iter().map(|(_, view)| of_view(&view.name, &view.query)).collect(),
+        "pg_sequence" | "pg_sequences" | "pg_depend" => sequences(name, objects),
         _ => {
             let mut rows = Vec::new();
-            for table in catalog.all()? {
-                rows_of(name, &table, &mut rows);
+            for table in &objects.tables {
+                rows_of(name, objects, table, &mut rows);
             }
+            others(name, objects, &mut rows);
             rows
         }
-    })
+    }
 }
 
 fn role() -> Row {
@@ -176,39 +178,95 @@ fn functions() -> Vec<Row> {
     all.into_iter().enumerate().map(row).collect()
 }
 
+fn of_view(name: &str, query: &str) -> Row {
+    vec![
+        ("schemaname", text("public")),
+        ("viewname", text(name)),
+        ("viewowner", text(ROLE)),
+        ("definition", text(format!(" {query};"))),
+    ]
+}
+
+/// Sequences, and what goes with what.
+fn sequences(name: &str, objects: &Objects) -> Vec<Row> {
+    let row = |(id, sequence): &(i64, std::sync::Arc<crate::sequences::Sequence>)| {
+        let of = &sequence.definition;
+        match name {
+            "pg_sequence" => Some(vec![
+                ("seqrelid", int(*id)),
+                ("seqtypid", int(of.of.oid().into())),
+                ("seqstart", int(of.start)),
+                ("seqincrement", int(of.increment)),
+                ("seqmax", int(of.greatest)),
+                ("seqmin", int(of.least)),
+                ("seqcache", int(1)),
+                ("seqcycle", flag(of.cycles)),
+            ]),
+            "pg_sequences" => Some(vec![
+                ("schemaname", text("public")),
+                ("sequencename", text(&*sequence.name)),
+                ("sequenceowner", text(ROLE)),
+                ("data_type", int(of.of.oid().into())),
+                ("start_value", int(of.start)),
+                ("min_value", int(of.least)),
+                ("max_value", int(of.greatest)),
+                ("increment_by", int(of.increment)),
+                ("cycle", flag(of.cycles)),
+                ("cache_size", int(1)),
+                // A statement's rows are those of when it was bound, and sequences go on.
+                ("last_value", OwnedDatum::NULL),
+            ]),
+            _ => objects.owner(sequence).map(|(table, column)| {
+                vec![
+                    ("classid", int(system_id("pg_class"))),
+                    ("objid", int(*id)),
+                    ("refclassid", int(system_id("pg_class"))),
+                    ("refobjid", int(table_id(table))),
+                    ("refobjsubid", int(column)),
+                    ("deptype", text(if of.is_internal { "i" } else { "a" })),
+                ]
+            }),
+        }
+    };
+    objects.sequences.iter().filter_map(row).collect()
+}
+
 /// What a relation has of a table.
-fn rows_of(name: &str, table: &Table, rows: &mut Vec<Row>) {
+fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
     let id = table_id(table);
     match name {
         "pg_class" => classes(table, rows),
         "pg_attribute" => {
-            rows.extend((0..table.columns.len()).map(|at| attribute(table, id, (at, at))));
-            for (position, index) in table.indexes.iter().enumerate() {
+            let columns = (1..).zip(table.visible());
+            rows.extend(columns.map(|(number, (_, column))| of_column(column, (id, number))));
+            for (position, index) in indexes(table) {
                 let id = index_id(table, position);
-                rows.extend(index.columns.iter().enumerate().map(|(number, &at)| attribute(table, id, (number, at))));
+                let of = |(number, &at): (i64, &usize)| {
+                    let column = &table.columns[at];
+                    attribute((id, number), &column.name, column.of)
+                };
+                rows.extend((1..).zip(&index.columns).map(of));
             }
         }
-        "pg_attrdef" => {
-            let defaults = table.columns.iter().enumerate();
-            rows.extend(defaults.filter_map(|(at, column)| {
-                let default = column.default.as_deref()?;
-                let number = at as i64 + 1;
-                Some(vec![
-                    ("oid", int(id + 4096 + number)),
-                    ("adrelid", int(id)),
-                    ("adnum", int(number)),
-                    ("adbin", text(default)),
-                ])
-            }));
-        }
-        "pg_index" | "pg_constraint" => keys(name, table, rows),
+        "pg_attrdef" => rows.extend(table.visible().filter_map(|(at, column)| {
+            let (number, default) = (number(table, at), default_in_words(column)?);
+            Some(vec![
+                ("oid", int(default_id(table, number))),
+                ("adrelid", int(id)),
+                ("adnum", int(number)),
+                ("adbin", text(default)),
+            ])
+        })),
+        "pg_index" => key_rows(table, rows),
+        "pg_constraint" => rows.extend(constraint_rows(objects, table)),
         "pg_tables" => rows.push(vec![
             ("schemaname", text("public")),
             ("tablename", text(&*table.name)),
             ("tableowner", text(ROLE)),
-            ("hasindexes", flag(true)),
+            ("hasindexes", flag(indexes(table).next().is_some())),
+            ("hastriggers", flag(has_foreign_keys(table))),
         ]),
-        "pg_indexes" => rows.extend(table.indexes.iter().map(|index| {
+        "pg_indexes" => rows.extend(indexes(table).map(|(_, index)| {
             vec![
                 ("schemaname", text("public")),
                 ("tablename", text(&*table.name)),
@@ -220,106 +278,173 @@ fn rows_of(name: &str, table: &Table, rows: &mut Vec<Row>) {
     }
 }
 
+/// PostgreSQL's foreign keys are triggers of both tables.
+fn has_foreign_keys(table: &Table) -> bool {
+    !table.foreign.is_empty() || !table.children.is_empty()
+}
+
+/// What a relation has of views and sequences.
+fn others(name: &str, objects: &Objects, rows: &mut Vec<Row>) {
+    match name {
+        "pg_class" => {
+            for (id, view) in &objects.views {
+                let mut row = class(*id, &view.name, ("v", view.columns.len()));
+                row.extend([("relam", int(0)), ("relhasrules", flag(true)), ("relreplident", text("n"))]);
+                rows.push(row);
+            }
+            for (id, sequence) in &objects.sequences {
+                let mut row = class(*id, &sequence.name, ("S", 3));
+                row.extend([("relam", int(0)), ("relreplident", text("n"))]);
+                rows.push(row);
+            }
+        }
+        "pg_attribute" => {
+            for (id, view) in &objects.views {
+                let columns = (1..).zip(view.columns.iter().zip(&view.types));
+                rows.extend(columns.map(|(number, (name, of))| attribute((*id, number), name, *of)));
+            }
+            for (id, _) in &objects.sequences {
+                let columns = [("last_value", Type::Int8), ("log_cnt", Type::Int8), ("is_called", Type::Bool)];
+                rows.extend((1..).zip(columns).map(|(number, (name, of))| {
+                    let mut row = attribute((*id, number), name, of.into());
+                    row.push(("attnotnull", flag(true)));
+                    row
+                }));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn class(id: i64, name: &str, (kind, count): (&'static str, usize)) -> Row {
+    vec![
+        ("oid", int(id)),
+        ("relname", text(name)),
+        ("relnamespace", int(SCHEMA)),
+        ("relowner", int(OWNER)),
+        ("relfilenode", int(id)),
+        ("reltuples", OwnedDatum::Plain(Datum::Float(-1.0))),
+        ("relpersistence", text("p")),
+        ("relkind", text(kind)),
+        ("relnatts", int(count as i64)),
+        ("relispopulated", flag(true)),
+    ]
+}
+
 fn classes(table: &Table, rows: &mut Vec<Row>) {
-    let common = |id: i64, name: &str, count: usize| {
-        vec![
-            ("oid", int(id)),
-            ("relname", text(name)),
-            ("relnamespace", int(SCHEMA)),
-            ("relowner", int(OWNER)),
-            ("relfilenode", int(id)),
-            ("reltuples", OwnedDatum::Plain(Datum::Float(-1.0))),
-            ("relpersistence", text("p")),
-            ("relnatts", int(count as i64)),
-            ("relispopulated", flag(true)),
-        ]
-    };
-    let mut row = common(table_id(table), &table.name, table.columns.len());
+    let mut row = class(table_id(table), &table.name, ("r", table.visible().count()));
     row.extend([
-        ("relkind", text("r")),
         ("relam", int(2)),
-        ("relhasindex", flag(true)),
+        ("relhasindex", flag(indexes(table).next().is_some())),
         ("relchecks", int(table.checks.len() as i64)),
+        ("relhastriggers", flag(has_foreign_keys(table))),
         ("relreplident", text("d")),
     ]);
     rows.push(row);
-    for (at, index) in table.indexes.iter().enumerate() {
-        let mut row = common(index_id(table, at), &index.name, index.columns.len());
+    for (at, index) in indexes(table) {
+        let mut row = class(index_id(table, at), &index.name, ("i", index.columns.len()));
         let method = if index.is_ordered { 403 } else { 405 };
-        row.extend([("relkind", text("i")), ("relam", int(method)), ("relreplident", text("n"))]);
+        row.extend([("relam", int(method)), ("relreplident", text("n"))]);
         rows.push(row);
     }
 }
 
-fn attribute(table: &Table, relation: i64, (number, at): (usize, usize)) -> Row {
-    let column = &table.columns[at];
-    let is_own = relation == table_id(table);
+/// A column of a table.
+fn of_column(column: &Column, place: (i64, i64)) -> Row {
+    let identity = match column.identity {
+        None => "",
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+    };
+    let mut row = attribute(place, &column.name, column.of);
+    row.extend([
+        ("attnotnull", flag(!column.nullable)),
+        ("atthasdef", flag(default_in_words(column).is_some())),
+        ("attidentity", text(identity)),
+    ]);
+    row
+}
+
+/// The column of this number of a relation. What comes behind it in the row says more.
+fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row {
+    let storage = match of.base {
+        Type::Numeric => "m",
+        base if length_of(base) > 0 => "p",
+        _ => "x",
+    };
     vec![
         ("attrelid", int(relation)),
-        ("attname", text(&*column.name)),
-        ("atttypid", int(column.of.base.oid().into())),
+        ("attname", text(name)),
+        ("atttypid", int(of.base.oid().into())),
         ("attstattarget", int(-1)),
-        ("attlen", int(length_of(column.of.base))),
-        ("attnum", int(number as i64 + 1)),
-        ("attndims", int(column.of.base.element().is_some().into())),
+        ("attlen", int(length_of(of.base))),
+        ("attnum", int(number)),
+        ("attndims", int(of.base.element().is_some().into())),
         ("attcacheoff", int(-1)),
-        ("atttypmod", int(modifier_of(column.of.bound))),
-        ("attstorage", text(if length_of(column.of.base) > 0 { "p" } else { "x" })),
+        ("atttypmod", int(modifier_of(of.bound))),
+        ("attstorage", text(storage)),
         ("attcompression", text("")),
-        ("attnotnull", flag(is_own && !column.nullable)),
-        ("atthasdef", flag(is_own && column.default.is_some())),
         ("attidentity", text("")),
         ("attgenerated", text("")),
         ("attislocal", flag(true)),
-        ("attcollation", int(collation_of(column.of.base))),
+        ("attcollation", int(collation_of(of.base))),
     ]
 }
 
-/// Indexes and constraints.
-fn keys(name: &str, table: &Table, rows: &mut Vec<Row>) {
-    let id = table_id(table);
-    match name {
-        "pg_index" => rows.extend(table.indexes.iter().enumerate().map(|(at, index)| {
-            let count = index.columns.len() as i64;
-            vec![
-                ("indexrelid", int(index_id(table, at))),
-                ("indrelid", int(id)),
-                ("indnatts", int(count)),
-                ("indnkeyatts", int(count)),
-                ("indisunique", flag(index.is_unique)),
-                ("indisprimary", flag(at == 0)),
-                ("indimmediate", flag(true)),
-                ("indisvalid", flag(true)),
-                ("indisready", flag(true)),
-                ("indislive", flag(true)),
-                ("indkey", numbers(0, index.columns.iter().map(|&at| at as i64 + 1))),
-                ("indcollation", numbers(0, index.columns.iter().map(|&at| collation_of(table.columns[at].of.base)))),
-                ("indclass", numbers(0, index.columns.iter().map(|_| 0))),
-                // Falling keys have NULLs in front.
-                (
-                    "indoption",
-                    numbers(0, (0..index.columns.len()).map(|at| if index.is_ascending(at) { 0 } else { 3 })),
-                ),
-            ]
-        })),
-        "pg_constraint" => rows.extend(constraints(table).into_iter().map(|it| {
-            vec![
-                ("oid", int(it.id)),
-                ("conname", text(it.name)),
-                ("connamespace", int(SCHEMA)),
-                ("contype", text(it.kind.to_string())),
-                ("convalidated", flag(true)),
-                ("conrelid", int(id)),
-                ("conindid", int(it.index)),
-                ("confupdtype", text(" ")),
-                ("confdeltype", text(" ")),
-                ("confmatchtype", text(" ")),
-                ("conislocal", flag(true)),
-                ("connoinherit", flag(it.kind != 'c')),
-                ("conkey", numbers(1, it.columns.iter().map(|&at| at as i64 + 1))),
-                ("conbin", if it.kind == 'c' { text(it.condition) } else { OwnedDatum::NULL }),
-            ]
-        })),
-        _ => {}
-    }
+fn key_rows(table: &Table, rows: &mut Vec<Row>) {
+    rows.extend(indexes(table).map(|(at, index)| {
+        let count = index.columns.len();
+        // Falling keys have NULLs in front.
+        let options = (0..count).map(|at| if index.is_ascending(at) { 0 } else { 3 });
+        vec![
+            ("indexrelid", int(index_id(table, at))),
+            ("indrelid", int(table_id(table))),
+            ("indnatts", int(count as i64)),
+            ("indnkeyatts", int(count as i64)),
+            ("indisunique", flag(index.is_unique)),
+            ("indisprimary", flag(at == 0)),
+            ("indimmediate", flag(true)),
+            ("indisvalid", flag(true)),
+            ("indisready", flag(true)),
+            ("indislive", flag(true)),
+            ("indkey", numbers(0, numbers_of(table, &index.columns))),
+            ("indcollation", numbers(0, index.columns.iter().map(|&at| collation_of(table.columns[at].of.base)))),
+            ("indclass", numbers(0, index.columns.iter().map(|_| 0))),
+            ("indoption", numbers(0, options)),
+        ]
+    }));
+}
+
+fn constraint_rows(objects: &Objects, table: &Table) -> Vec<Row> {
+    let row = |it: &super::keys::Constraint<'_>| {
+        let mut row = vec![
+            ("oid", int(it.id)),
+            ("conname", text(it.name)),
+            ("connamespace", int(SCHEMA)),
+            ("contype", text(it.kind_in_words().0)),
+            ("convalidated", flag(true)),
+            ("conrelid", int(table_id(table))),
+            ("conindid", int(it.index)),
+            ("conislocal", flag(true)),
+            ("connoinherit", flag(!matches!(it.kind, Kind::Check(_)))),
+            ("conkey", numbers(1, numbers_of(table, &it.columns))),
+        ];
+        match &it.kind {
+            Kind::Foreign(foreign) => row.extend([
+                ("condeferrable", flag(foreign.key.deferrable)),
+                ("condeferred", flag(foreign.key.deferred)),
+                ("confrelid", int(table_id(foreign.parent))),
+                ("confkey", numbers(1, numbers_of(foreign.parent, &foreign.columns))),
+                ("confupdtype", text(action(foreign.key.on_update).0)),
+                ("confdeltype", text(action(foreign.key.on_delete).0)),
+                ("confmatchtype", text("s")),
+            ]),
+            kind => {
+                row.extend(["confupdtype", "confdeltype", "confmatchtype"].map(|name| (name, text(" "))));
+                row.extend(if let Kind::Check(condition) = kind { Some(("conbin", text(*condition))) } else { None });
+            }
+        }
+        row
+    };
+    constraints(objects, table).iter().map(row).collect()
 }

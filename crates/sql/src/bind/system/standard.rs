@@ -1,35 +1,97 @@
 //! `information_schema`.
 
-use super::{DATABASE, ROLE, Row, SCHEMA, constraints, int, table_id, text};
-use crate::catalog::{Catalog, Table};
+use super::keys::{Constraint, Kind, action, constraints};
+use super::objects::{Objects, default_in_words, number};
+use super::{DATABASE, ROLE, Row, SCHEMA, int, table_id, text};
+use crate::catalog::{Column, Identity, Table, View};
 use crate::datum::OwnedDatum;
-use crate::error::SqlError;
-use crate::types::{Bound, Category, Type};
+use crate::sequences::SequenceDefinition;
+use crate::types::{Bound, Category, ColumnType, Type};
 
-pub(super) fn rows(name: &str, catalog: &Catalog) -> Result<Vec<Row>, SqlError> {
-    if name == "schemata" {
-        let names = ["public", "information_schema", "pg_catalog"];
-        let row =
-            |name| vec![("catalog_name", text(DATABASE)), ("schema_name", text(name)), ("schema_owner", text(ROLE))];
-        return Ok(names.map(row).into());
+pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
+    match name {
+        "schemata" => {
+            let row = |name| {
+                vec![("catalog_name", text(DATABASE)), ("schema_name", text(name)), ("schema_owner", text(ROLE))]
+            };
+            ["public", "information_schema", "pg_catalog"].map(row).into()
+        }
+        "information_schema_catalog_name" => vec![vec![("catalog_name", text(DATABASE))]],
+        "sequences" => {
+            let shown = objects.sequences.iter().filter(|(_, sequence)| !sequence.definition.is_internal);
+            shown.map(|(_, sequence)| of_sequence(&sequence.name, &sequence.definition)).collect()
+        }
+        _ => {
+            let mut rows = Vec::new();
+            for table in &objects.tables {
+                rows_of(name, objects, table, &mut rows);
+            }
+            for (_, view) in &objects.views {
+                rows_of_view(name, view, &mut rows);
+            }
+            rows
+        }
     }
-    if name == "information_schema_catalog_name" {
-        return Ok(vec![vec![("catalog_name", text(DATABASE))]]);
-    }
-    let mut rows = Vec::new();
-    for table in catalog.all()? {
-        rows_of(name, &table, &mut rows);
-    }
-    Ok(rows)
 }
 
-/// The row of a table.
-fn of_table(table: &Table, mut row: Row) -> Row {
-    row.extend([
-        ("table_catalog", text(DATABASE)),
-        ("table_schema", text("public")),
-        ("table_name", text(&*table.name)),
-    ]);
+fn yes(value: bool) -> OwnedDatum {
+    text(if value { "YES" } else { "NO" })
+}
+
+fn of_sequence(name: &str, of: &SequenceDefinition) -> Row {
+    let digits = match of.of {
+        Type::Int2 => 16,
+        Type::Int4 => 32,
+        _ => 64,
+    };
+    vec![
+        ("sequence_catalog", text(DATABASE)),
+        ("sequence_schema", text("public")),
+        ("sequence_name", text(name)),
+        ("data_type", text(of.of.name())),
+        ("numeric_precision", int(digits)),
+        ("numeric_precision_radix", int(2)),
+        ("numeric_scale", int(0)),
+        ("start_value", text(of.start.to_string())),
+        ("minimum_value", text(of.least.to_string())),
+        ("maximum_value", text(of.greatest.to_string())),
+        ("increment", text(of.increment.to_string())),
+        ("cycle_option", yes(of.cycles)),
+    ]
+}
+
+fn rows_of_view(name: &str, view: &View, rows: &mut Vec<Row>) {
+    let of_view = |row: Row| of_relation(&view.name, row);
+    match name {
+        "tables" => rows.push(of_view(vec![
+            ("table_type", text("VIEW")),
+            ("is_insertable_into", yes(false)),
+            ("is_typed", yes(false)),
+        ])),
+        "views" => rows.push(of_view(vec![
+            ("view_definition", text(format!(" {};", view.query))),
+            ("check_option", text("NONE")),
+            ("is_updatable", yes(false)),
+            ("is_insertable_into", yes(false)),
+            ("is_trigger_updatable", yes(false)),
+            ("is_trigger_deletable", yes(false)),
+            ("is_trigger_insertable_into", yes(false)),
+        ])),
+        "columns" => {
+            let columns = (1..).zip(view.columns.iter().zip(&view.types));
+            rows.extend(columns.map(|(number, (name, of))| {
+                let mut row = standard_column(number, name, *of);
+                row.push(("is_updatable", yes(false)));
+                of_view(row)
+            }));
+        }
+        _ => {}
+    }
+}
+
+/// The row of a table or a view.
+fn of_relation(name: &str, mut row: Row) -> Row {
+    row.extend([("table_catalog", text(DATABASE)), ("table_schema", text("public")), ("table_name", text(name))]);
     row
 }
 
@@ -44,98 +106,139 @@ fn of_constraint(name: &str, mut row: Row) -> Row {
     row
 }
 
-fn rows_of(name: &str, table: &Table, rows: &mut Vec<Row>) {
-    let of_table = |row: Row| of_table(table, row);
+fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
+    let of_table = |row: Row| of_relation(&table.name, row);
     match name {
         "tables" => rows.push(of_table(vec![
             ("table_type", text("BASE TABLE")),
-            ("is_insertable_into", text("YES")),
-            ("is_typed", text("NO")),
+            ("is_insertable_into", yes(true)),
+            ("is_typed", yes(false)),
         ])),
-        "columns" => rows.extend((0..table.columns.len()).map(|at| of_table(standard_column(table, at)))),
+        "columns" => rows.extend((1..).zip(table.visible()).map(|(number, (_, column))| {
+            let sequence = objects.sequence_of(&table.name, &column.name);
+            of_table(column_of_table(number, column, sequence.map(|(_, it)| &it.definition)))
+        })),
         "table_constraints" => {
-            let row = |name: &str, kind: &'static str| {
+            let row = |name: &str, kind: &'static str, (deferrable, deferred): (bool, bool)| {
                 let row = vec![
                     ("constraint_type", text(kind)),
-                    ("is_deferrable", text("NO")),
-                    ("initially_deferred", text("NO")),
-                    ("enforced", text("YES")),
-                    ("nulls_distinct", if kind == "UNIQUE" { text("YES") } else { OwnedDatum::NULL }),
+                    ("is_deferrable", yes(deferrable)),
+                    ("initially_deferred", yes(deferred)),
+                    ("enforced", yes(true)),
+                    ("nulls_distinct", if kind == "UNIQUE" { yes(true) } else { OwnedDatum::NULL }),
                 ];
                 of_table(of_constraint(name, row))
             };
-            rows.extend(constraints(table).iter().map(|it| {
-                row(
-                    it.name,
-                    match it.kind {
-                        'p' => "PRIMARY KEY",
-                        'u' => "UNIQUE",
-                        _ => "CHECK",
-                    },
-                )
+            rows.extend(constraints(objects, table).iter().map(|it| {
+                let when = it.foreign().map_or((false, false), |it| (it.key.deferrable, it.key.deferred));
+                row(it.name, it.kind_in_words().1, when)
             }));
-            rows.extend(not_null(table).map(|(name, _)| row(&name, "CHECK")));
+            rows.extend(not_null(table).map(|(name, _)| row(&name, "CHECK", (false, false))));
         }
         "check_constraints" => {
             let row = |name: &str, clause: String| of_constraint(name, vec![("check_clause", text(clause))]);
-            let checks = constraints(table).into_iter().filter(|it| it.kind == 'c');
-            rows.extend(checks.map(|it| row(it.name, format!("(({}))", it.condition))));
+            rows.extend(table.checks.iter().map(|it| row(&it.name, format!("(({}))", it.condition))));
             rows.extend(not_null(table).map(|(name, column)| row(&name, format!("{column} IS NOT NULL"))));
         }
-        "key_column_usage" | "constraint_column_usage" => columns_of_keys(name, table, rows),
+        "referential_constraints" => rows.extend(constraints(objects, table).iter().filter_map(of_foreign_key)),
+        "key_column_usage" => {
+            for it in constraints(objects, table).iter().filter(|it| !matches!(it.kind, Kind::Check(_))) {
+                let of = |at| of_table(of_constraint(it.name, key_column(table, it, at)));
+                rows.extend((0..it.columns.len()).map(of));
+            }
+        }
+        "constraint_column_usage" => {
+            for it in &constraints(objects, table) {
+                // Of a foreign key, those that it leads to.
+                let (table, columns) = it.foreign().map_or((table, &it.columns), |it| (it.parent, &it.columns));
+                rows.extend(columns.iter().map(|&at| {
+                    let row = vec![("column_name", text(&*table.columns[at].name))];
+                    of_relation(&table.name, of_constraint(it.name, row))
+                }));
+            }
+        }
         _ => {}
     }
 }
 
-/// The columns that constraints name.
-fn columns_of_keys(name: &str, table: &Table, rows: &mut Vec<Row>) {
-    let of_table = |row: Row| of_table(table, row);
-    match name {
-        "key_column_usage" => {
-            for it in constraints(table).iter().filter(|it| it.kind != 'c') {
-                rows.extend(it.columns.iter().enumerate().map(|(number, &at)| {
-                    let column = text(&*table.columns[at].name);
-                    let row = vec![("column_name", column), ("ordinal_position", int(number as i64 + 1))];
-                    of_table(of_constraint(it.name, row))
-                }));
-            }
-        }
-        "constraint_column_usage" => {
-            for it in &constraints(table) {
-                let row = |&at: &usize| {
-                    of_table(of_constraint(it.name, vec![("column_name", text(&*table.columns[at].name))]))
-                };
-                rows.extend(it.columns.iter().map(row));
-            }
-        }
-        _ => {}
+fn of_foreign_key(constraint: &Constraint<'_>) -> Option<Row> {
+    let foreign = constraint.foreign()?;
+    let mut row = vec![
+        ("match_option", text("NONE")),
+        ("update_rule", text(action(foreign.key.on_update).1)),
+        ("delete_rule", text(action(foreign.key.on_delete).1)),
+    ];
+    let is_constraint =
+        |name: &String| *name == foreign.parent.primary().name || foreign.parent.constraints.contains(name);
+    if let Some(name) = foreign.index.map(|index| &index.name).filter(|name| is_constraint(name)) {
+        row.extend([
+            ("unique_constraint_catalog", text(DATABASE)),
+            ("unique_constraint_schema", text("public")),
+            ("unique_constraint_name", text(&**name)),
+        ]);
     }
+    Some(of_constraint(constraint.name, row))
+}
+
+/// A column of a key.
+fn key_column(table: &Table, constraint: &Constraint<'_>, at: usize) -> Row {
+    let column = text(&*table.columns[constraint.columns[at]].name);
+    let mut row = vec![("column_name", column), ("ordinal_position", int(at as i64 + 1))];
+    if let Some(foreign) = constraint.foreign()
+        && let Some(index) = foreign.index
+        && let Some(position) = index.columns.iter().position(|column| *column == foreign.columns[at])
+    {
+        row.push(("position_in_unique_constraint", int(position as i64 + 1)));
+    }
+    row
 }
 
 /// The constraints that stand for NOT NULL, with their columns.
 fn not_null(table: &Table) -> impl Iterator<Item = (String, &str)> {
-    let columns = table.columns.iter().enumerate().filter(|(_, column)| !column.nullable);
-    columns.map(|(at, column)| (format!("{SCHEMA}_{}_{}_not_null", table_id(table), at + 1), column.name.as_str()))
+    let columns = table.visible().filter(|(_, column)| !column.nullable);
+    columns.map(|(at, column)| {
+        (format!("{SCHEMA}_{}_{}_not_null", table_id(table), number(table, at)), column.name.as_str())
+    })
 }
 
-fn standard_column(table: &Table, at: usize) -> Row {
-    let column = &table.columns[at];
-    let (of, bound) = (column.of.base, column.of.bound);
+/// A column of a table, with its sequence.
+fn column_of_table(number: i64, column: &Column, sequence: Option<&SequenceDefinition>) -> Row {
+    let mut row = standard_column(number, &column.name, column.of);
+    row.extend([
+        ("column_default", default_in_words(column).map_or(OwnedDatum::NULL, text)),
+        ("is_nullable", yes(column.nullable)),
+    ]);
+    if let (Some(identity), Some(of)) = (column.identity, sequence) {
+        row.extend([
+            ("is_identity", yes(true)),
+            ("identity_generation", text(if identity == Identity::Always { "ALWAYS" } else { "BY DEFAULT" })),
+            ("identity_start", text(of.start.to_string())),
+            ("identity_increment", text(of.increment.to_string())),
+            ("identity_maximum", text(of.greatest.to_string())),
+            ("identity_minimum", text(of.least.to_string())),
+            ("identity_cycle", yes(of.cycles)),
+        ]);
+    }
+    row
+}
+
+/// A column that may be NULL. What comes behind it in the row says more.
+fn standard_column(number: i64, name: &str, column: ColumnType) -> Row {
+    let (of, bound) = (column.base, column.bound);
     let mut row = vec![
-        ("column_name", text(&*column.name)),
-        ("ordinal_position", int(at as i64 + 1)),
-        ("column_default", column.default.as_deref().map_or(OwnedDatum::NULL, text)),
-        ("is_nullable", text(if column.nullable { "YES" } else { "NO" })),
+        ("column_name", text(name)),
+        ("ordinal_position", int(number)),
+        ("is_nullable", yes(true)),
         ("data_type", text(if of.element().is_some() { "ARRAY" } else { of.name() })),
         ("udt_catalog", text(DATABASE)),
         ("udt_schema", text("pg_catalog")),
         ("udt_name", text(of.internal_name())),
-        ("dtd_identifier", text((at + 1).to_string())),
-        ("is_self_referencing", text("NO")),
-        ("is_identity", text("NO")),
-        ("identity_cycle", text("NO")),
+        ("dtd_identifier", text(number.to_string())),
+        ("is_self_referencing", yes(false)),
+        ("is_identity", yes(false)),
+        ("identity_cycle", yes(false)),
         ("is_generated", text("NEVER")),
-        ("is_updatable", text("YES")),
+        ("is_updatable", yes(true)),
     ];
     let digits = match of {
         Type::Int2 => Some((16, 2, Some(0))),

@@ -1,0 +1,99 @@
+//! A held transaction that conflicts is run again.
+//!
+//! The session has kept the statements, and a checksum of each answer. After a conflict it runs them in a new transaction of the engine. Where each answers
+//! what it has answered, the client cannot tell the two transactions apart, and goes on with the new one; otherwise the conflict is told. Sequences and volatile functions give
+//! again what they gave.
+
+use polychron_engine::open::Open;
+use polychron_engine::{Error, Interactive, Operations};
+use polychron_sync::Backoff;
+
+use super::{HERE, Session};
+use crate::context::Now;
+use crate::datum::OwnedDatum;
+use crate::exec::Failure;
+use crate::statement::answer;
+use crate::tape::lend;
+use crate::text::Zone;
+
+/// How often a transaction is run again.
+const REPLAYS: usize = 20;
+
+impl<W: Interactive + 'static> Session<W> {
+    /// A statement of the open transaction has failed. Where that came of a conflict and the transaction can be run again without the client's notice, it was, up to this
+    /// statement.
+    ///
+    /// # Errors
+    /// What the statement fails with.
+    #[cold]
+    pub(super) fn recover(&mut self, failure: Failure, zone: &Zone) -> Result<(), Failure> {
+        let is_lost = matches!(&failure, Failure::Engine(error) if error.is_conflict());
+        let Some(block) = &mut self.block else { return Err(failure) };
+        if !is_lost && block.is_explicit && !block.savepoints.is_empty() {
+            return Err(failure);
+        }
+        // The rollback says whether the error came of reads that never were.
+        let ended = block.transaction.take().and_then(|transaction| transaction.take().ok());
+        if ended.is_none_or(Open::rollback) && !is_lost {
+            return Err(failure);
+        }
+        let conflict = self.conflict();
+        if self.begin_again(zone) { Ok(()) } else { Err(conflict.into()) }
+    }
+
+    /// Runs the open transaction again, whose transaction of the engine has conflicted and ended: whether it has answered the same.
+    pub(super) fn begin_again(&mut self, zone: &Zone) -> bool {
+        let Some(block) = &self.block else { return false };
+        if !self.is_replayed || block.script.runs_once || block.script.is_cut || block.tape.is_cut() {
+            return false;
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            let waits_for_itself = self.worker().as_deref().is_none_or(|worker| worker.waits_for_itself().is_some());
+            match &mut self.block {
+                // What this thread itself has committed between two attempts, it may commit between the next two.
+                Some(block) if block.replays > 0 && waits_for_itself => return false,
+                Some(block) if block.replays < REPLAYS => block.replays += 1,
+                _ => return false,
+            }
+            backoff.wait();
+            match self.do_again(zone) {
+                Ok(()) => return true,
+                Err(Some(Failure::Engine(error))) if error.is_conflict() => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Begins the engine's transaction, and does again what the open transaction has done.
+    ///
+    /// # Errors
+    /// `None`: an answer differs. Otherwise what has failed. The engine's transaction has ended then.
+    pub(super) fn do_again(&mut self, zone: &Zone) -> Result<(), Option<Failure>> {
+        let mut held = self.begin_held().map_err(Some)?;
+        let Some(block) = &mut self.block else { return Ok(()) };
+        self.drawn.repeat();
+        block.tape.repeat();
+        let now = Now::At(block.now);
+        let mut savepoints = block.savepoints.iter_mut().peekable();
+        for (number, item) in block.script.items.iter().enumerate() {
+            while let Some((_, savepoint, _)) = savepoints.next_if(|(_, _, mark)| mark.items <= number) {
+                *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
+            }
+            let values: Vec<_> = item.values.iter().map(OwnedDatum::get).collect();
+            let run = || held.with(|transaction| answer((&item.plan, &values), transaction, zone, now)).expect(HERE);
+            let failure = match lend(&mut block.tape, run) {
+                Ok(outcome) if block.script.sum_of(&outcome) == item.answer => continue,
+                Ok(_) | Err(Failure::Sql(_)) => None,
+                Err(failure) => Some(failure),
+            };
+            let is_consistent = held.take().is_ok_and(Open::rollback);
+            return Err(if failure.is_none() && !is_consistent { Some(Error::Conflict.into()) } else { failure });
+        }
+        for (_, savepoint, _) in savepoints {
+            *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
+        }
+        block.transaction = Some(held);
+        Ok(())
+    }
+}
