@@ -73,6 +73,13 @@ pub(crate) const PARTS: &[Part] = &[
         run: crash,
     },
     Part {
+        name: "failing",
+        summary: "databases on a disk whose process has calls of the system fail, opened again",
+        goes_on: true,
+        missing: || None,
+        run: failing,
+    },
+    Part {
         name: "predicates",
         summary: "what transactions are told beside writers, against every serial order",
         goes_on: true,
@@ -306,6 +313,21 @@ fn crash(share: &Share) -> Outcome {
         run(&mut command, &log)
     });
     outcome(passed, log, |_| format!("{rounds} rounds of {RUNS} databases, each with five processes"))
+}
+
+fn failing(share: &Share) -> Outcome {
+    const RUNS: u64 = 100;
+    let log = fresh_log(&share.folder, "failing");
+    let mut rounds = 0;
+    let passed = go_on(share, |round| {
+        rounds = round + 1;
+        let mut command = cargo(&[]);
+        command.args(["test", "-p", "polychron-crash", "--test", "failing"]);
+        command.env("POLYCHRON_FAILING_RUNS", RUNS.to_string());
+        command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * RUNS).to_string());
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |_| format!("{rounds} rounds of {RUNS} databases, each with two processes"))
 }
 
 fn extremes(share: &Share) -> Outcome {
