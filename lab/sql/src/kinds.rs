@@ -90,6 +90,11 @@ impl Kind {
         matches!(self, Numeric | Float4 | Float8 | Interval | Char)
     }
 
+    /// Whether its values may be keys.
+    pub fn is_key(self) -> bool {
+        self != Interval
+    }
+
     /// Whether it is an integer's.
     pub fn is_integer(self) -> bool {
         matches!(self, Int2 | Int4 | Int8)

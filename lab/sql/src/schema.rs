@@ -64,17 +64,20 @@ impl Table {
     fn drawn(draw: &mut Draw, number: usize) -> Self {
         let name = format!("t{number}");
         let count = draw.within(3, 6);
-        let columns: Vec<_> = (0..count).map(|at| Column::drawn(draw, at)).collect();
-        let mut key = vec![0];
-        let more = draw.below(3);
-        key.extend(draw.some(&(1..count).collect::<Vec<_>>(), more));
+        let mut columns: Vec<_> = (0..count).map(|at| Column::drawn(draw, at)).collect();
+        while !columns[0].kind.is_key() {
+            columns[0] = Column::drawn(draw, 0);
+        }
+        let keys: Vec<_> = (0..count).filter(|&at| columns[at].kind.is_key()).collect();
+        let (mut key, more) = (vec![keys[0]], draw.below(3));
+        key.extend(draw.some(&keys[1..], more));
         if draw.once_in(4) {
             key.reverse();
         }
         let mut uniques = Vec::new();
         if draw.once_in(2) {
             let width = draw.within(1, 2);
-            uniques.push(draw.some(&(0..count).collect::<Vec<_>>(), width));
+            uniques.push(draw.some(&keys, width));
         }
         let mut table = Self { name, columns, key, uniques, checks: Vec::new(), indexes: Vec::new() };
         table.draw_checks(draw);
@@ -99,7 +102,7 @@ impl Table {
 
     fn draw_indexes(&mut self, draw: &mut Draw) {
         for number in 0..draw.below(4) {
-            let all: Vec<_> = (0..self.columns.len()).collect();
+            let all: Vec<_> = (0..self.columns.len()).filter(|&at| self.columns[at].kind.is_key()).collect();
             let width = draw.within(1, 3);
             let columns = draw.some(&all, width).into_iter().map(|at| {
                 let order = draw.word(&["", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
