@@ -375,7 +375,9 @@ mod tests {
             others.push(there);
             let speaks = number == 3;
             connections.serve(here, move |stream, is_greeted| {
-                is_greeted.store(speaks, Ordering::Relaxed);
+                if speaks {
+                    is_greeted.store(true, Ordering::Relaxed);
+                }
                 waits(stream);
             });
             while speaks && !connections.0[number].is_greeted.load(Ordering::Relaxed) {
