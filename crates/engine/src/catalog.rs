@@ -467,6 +467,16 @@ impl<T: Described> Catalog<T> {
         find(&self.snapshot().1, name)
     }
 
+    /// The names of all tables, sorted, but for those that go with the process.
+    pub fn names(&self) -> Vec<String> {
+        let (_, tables) = self.snapshot();
+        let is_permanent = |table: &&Arc<T>| !tables.provisional.tables.contains(&table.id());
+        let permanent = tables.iter().flatten().filter(is_permanent);
+        let mut names: Vec<_> = permanent.map(|table| table.definition().name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The id of the index of this name, if the table has one.
     ///
     /// # Errors

@@ -193,6 +193,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         self.storage().find_table(name)
     }
 
+    /// The names of all tables, sorted, but for those that go with the process.
+    fn table_names(&self) -> Vec<String> {
+        self.storage().table_names()
+    }
+
     /// The id of the index of this name, if the table has one.
     ///
     /// # Errors

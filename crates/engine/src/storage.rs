@@ -82,6 +82,9 @@ pub trait Storage: Send + Sync {
     /// See [`Protocol::find_table`](crate::Protocol::find_table).
     fn find_table(&self, name: &str) -> Option<TableId>;
 
+    /// See [`Protocol::table_names`](crate::Protocol::table_names).
+    fn table_names(&self) -> Vec<String>;
+
     /// See [`Protocol::find_index`](crate::Protocol::find_index).
     fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error>;
 

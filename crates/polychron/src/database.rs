@@ -279,6 +279,20 @@ impl<P: Protocol> Database<P> {
         self.protocol.find_table(name)
     }
 
+    /// The names of all tables, sorted. With SQL that has defined tables, the one that keeps its definitions is among them.
+    ///
+    /// ```
+    /// # use polychron::{Database, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// assert_eq!(database.table_names(), ["account"]);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn table_names(&self) -> Vec<String> {
+        self.protocol.table_names()
+    }
+
     /// The definition of a table, with the indexes it has now.
     ///
     /// ```

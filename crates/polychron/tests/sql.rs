@@ -23,6 +23,9 @@ fn typed_tables_are_tables_of_sql<P: Protocol<Worker: Interactive>>(database: &D
     let all = [account(1, "Ada", 5), account(2, "Grace", -7), account(u64::MAX, "Alan", 0)];
     database.transact(|transaction| transaction.insert(&accounts, &all[0])).unwrap();
     let mut connection = database.sql().unwrap();
+    // It is listed although nobody has named it yet.
+    let listed = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(connection.query(listed, ()).unwrap().all::<(String,)>().unwrap(), [("account".to_owned(),)]);
     let mut insert = connection.prepare("INSERT INTO account VALUES ($1, $2, $3, $4)").unwrap();
     for Account { id, owner, balance, note } in &all[1..] {
         assert_eq!(insert.execute(&mut connection, (id, owner, balance, note)).unwrap(), 1);

@@ -445,7 +445,7 @@ impl Catalog {
         self.objects.get(name).cloned()
     }
 
-    /// All objects that SQL has made, or that were named, in the order of their names.
+    /// All objects, in the order of their names.
     pub(crate) fn objects(&self) -> Result<Vec<Object>, SqlError> {
         let mut names: std::collections::BTreeSet<_> = self.objects.keys().cloned().collect();
         if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {

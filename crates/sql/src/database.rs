@@ -301,8 +301,12 @@ impl<P: Protocol> SqlDatabase<P> {
 
 impl<P: Protocol> Source for SqlDatabase<P> {
     fn names(&self) -> Result<Vec<String>, SqlError> {
-        let Some(definitions) = Definitions::find(&self.protocol)? else { return Ok(Vec::new()) };
-        Ok(definitions.all()?.into_iter().map(|(name, _)| name).collect())
+        let described = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.all())?;
+        let mut names: Vec<_> = described.into_iter().map(|(name, _)| name).collect();
+        // A table with a column of a type that SQL has not is refused where it is named, and listed nowhere.
+        let is_known = |name: &String| matches!(self.of_engine(name, false), Ok(Some(_)));
+        names.extend(self.protocol.storage().table_names().into_iter().filter(is_known));
+        Ok(names)
     }
 
     fn find(&self, name: &str) -> Result<Option<Object>, SqlError> {

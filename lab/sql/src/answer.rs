@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_engine::{Common, Interactive, Protocol};
-use polychron_sql::{Connection, SqlDatabase};
+use polychron_sql::{Connection, Datum, SqlDatabase};
+
+use crate::suites::{Value, inlined};
 
 /// What a system answers to a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +80,11 @@ const PANIC: &str = "panic";
 pub trait System {
     /// Runs one statement.
     fn run(&mut self, text: &str) -> Answer;
+
+    /// Runs one statement with parameters.
+    fn ask(&mut self, text: &str, values: &[Value]) -> Answer {
+        self.run(&inlined(text, values))
+    }
 }
 
 /// A database of a protocol.
@@ -130,6 +137,25 @@ impl<P: Protocol<Worker: Interactive>> System for Ours<P> {
                 // PostgreSQL's clients read the count there.
                 let count = outcome.tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
                 Answer::Done { count, rows: outcome.texts().collect() }
+            }
+            Err(error) => Answer::Failed { code: error.state().code().into(), message: error.message().into() },
+        }
+    }
+
+    /// The text is bound once, as those of programs are.
+    fn ask(&mut self, text: &str, values: &[Value]) -> Answer {
+        let values: Vec<_> = values
+            .iter()
+            .map(|value| match value {
+                Value::Int(value) => Datum::Int(*value),
+                Value::Text(value) => Datum::Text(value),
+            })
+            .collect();
+        match self.connection.answer(text, &values) {
+            Ok(rows) => {
+                let width = rows.columns().len();
+                let texts = rows.iter().map(|row| (0..width).map(|at| row.text(at)).collect()).collect();
+                Answer::Done { count: rows.count(), rows: texts }
             }
             Err(error) => Answer::Failed { code: error.state().code().into(), message: error.message().into() },
         }

@@ -16,6 +16,7 @@ mod oracle;
 mod queries;
 mod schema;
 pub mod sessions;
+pub mod suites;
 
 pub use answer::{Answer, Ours, System};
 pub use case::{Case, Statement};

@@ -271,6 +271,10 @@ impl<D: StoreProtocol> Storage for D {
         self.base().catalog.find(name)
     }
 
+    fn table_names(&self) -> Vec<String> {
+        self.base().catalog.names()
+    }
+
     fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error> {
         self.base().catalog.find_index(table, name)
     }

@@ -34,7 +34,7 @@ pub struct Serial {
     gate: Mutex<Gate>,
     evolving: Mutex<()>,
     /// The tables by name, as of the last change of them: whoever looks for one does not wait.
-    names: Mutex<BTreeMap<String, TableId>>,
+    names: Mutex<BTreeMap<String, (TableId, Standing)>>,
     /// The tables came back.
     free: Condvar,
     /// Of those that seal their changes for the log.
@@ -119,7 +119,7 @@ impl Serial {
         Ok(output)
     }
 
-    fn names(&self) -> MutexGuard<'_, BTreeMap<String, TableId>> {
+    fn names(&self) -> MutexGuard<'_, BTreeMap<String, (TableId, Standing)>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -244,7 +244,13 @@ impl Storage for Serial {
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {
-        self.names().get(name).copied()
+        self.names().get(name).map(|(id, _)| *id)
+    }
+
+    fn table_names(&self) -> Vec<String> {
+        let names = self.names();
+        let permanent = names.iter().filter(|(_, (_, standing))| *standing == Standing::Permanent);
+        permanent.map(|(name, _)| name.clone()).collect()
     }
 
     fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error> {

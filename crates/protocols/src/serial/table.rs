@@ -309,8 +309,8 @@ impl Tables {
     }
 
     /// The tables by name.
-    pub(super) fn names(&self) -> BTreeMap<String, TableId> {
-        self.tables.values().map(|table| (table.definition.name.clone(), table.id)).collect()
+    pub(super) fn names(&self) -> BTreeMap<String, (TableId, Standing)> {
+        self.tables.values().map(|table| (table.definition.name.clone(), (table.id, table.standing))).collect()
     }
 
     /// The id of the table of this name.

@@ -40,10 +40,12 @@ pub fn tables_come_and_go<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(database.find_table("item"), None);
         let table: Table<Item> = create(&database);
         assert_eq!(database.find_table("item"), Some(table.id()));
+        assert_eq!(database.table_names(), ["item"]);
         done(&mut worker, |t| t.insert(&table, &Item { id: 1, value: 10 }));
         database.drop_table(table.id()).unwrap();
         let gone = run(&mut worker, |t| Ok(t.get(&table, 1)?.is_some()));
         assert!(matches!(gone, Err(Error::NoSuchTable(_))), "{gone:?}");
+        assert_eq!(database.table_names(), [""; 0]);
         assert!(matches!(database.drop_table(table.id()), Err(Error::NoSuchTable(_))));
         assert!(matches!(database.definition(table.id()), Err(Error::NoSuchTable(_))));
     }
