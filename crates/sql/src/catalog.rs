@@ -8,6 +8,7 @@ use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SqlError, SqlState};
+use crate::procedures::Procedure;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::types::{Bound, ColumnType, Type};
 
@@ -291,6 +292,7 @@ pub(crate) enum Object {
     Table(Arc<Table>),
     Sequence(Arc<Sequence>),
     View(Arc<View>),
+    Procedure(Arc<Procedure>),
 }
 
 /// A query with a name.
@@ -350,6 +352,8 @@ pub(crate) struct Catalog {
     closed: HashMap<TableId, u64>,
     /// Each catalog of a database has another number.
     pub(crate) version: u64,
+    /// It has what a transaction has changed, so that others of its number are not the same.
+    pub(crate) is_changed: bool,
 }
 
 impl Catalog {
@@ -362,7 +366,7 @@ impl Catalog {
     fn next(&self) -> Self {
         let (objects, gone) = (self.objects.clone(), self.gone.clone());
         let (source, closed) = (self.source.clone(), self.closed.clone());
-        Self { objects, gone, source, closed, version: self.version + 1 }
+        Self { objects, gone, source, closed, version: self.version + 1, is_changed: false }
     }
 
     /// The same objects with a new one, in the place of one of its name.
@@ -376,7 +380,7 @@ impl Catalog {
     /// The same objects as a session sees them that has changed some.
     #[must_use]
     pub(crate) fn changed(&self, changes: &Changes) -> Self {
-        let mut next = Self { version: self.version, ..self.next() };
+        let mut next = Self { version: self.version, is_changed: true, ..self.next() };
         for (name, object) in changes {
             match object {
                 Some(object) => drop(next.objects.insert(name.clone(), object.clone())),

@@ -15,7 +15,6 @@ use crate::define::LOCK_TIMEOUT;
 use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::outcome::{Notice, Outcome};
-use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
 use crate::statement::{Action, Statement};
@@ -246,8 +245,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
             Action::Run(plan) => {
-                if !matches!(plan, Plan::Query { .. }) {
-                    self.check_writable(plan.verb())?;
+                if let Some(verb) = plan.changes() {
+                    self.check_writable(verb)?;
                 }
                 self.session.begin(Modes::default(), false)?;
                 self.session.run((&plan.into(), parameters.values), &self.zone)
@@ -376,14 +375,15 @@ impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
     fn drop(&mut self) {
         self.session.roll_back();
         self.finish_definitions();
+        self.session.drawn().forget_units();
     }
 }
 
 /// Whether a statement reads or changes rows, and nothing else.
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Delete, Insert, Query, Truncate, Update};
+    use ast::Statement::{Call, Delete, Insert, Query, Truncate, Update};
     match statement {
         Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_)),
+        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Call(_)),
     }
 }

@@ -281,6 +281,7 @@ impl<P: Protocol> SqlDatabase<P> {
                 return Ok(Some(Object::Sequence(self.new_sequence(name, definition))));
             }
             Kept::Other(Other::View(view)) => return Ok(Some(Object::View(view.into()))),
+            Kept::Other(Other::Procedure(procedure)) => return Ok(Some(Object::Procedure(procedure.into()))),
             Kept::Table(description) => description,
         };
         let named = description.engine.as_deref().map_or(Ok(None), |engine| self.of_engine(engine, true))?;

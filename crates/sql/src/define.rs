@@ -210,6 +210,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             NewObject::Sequence(of, None) => Object::Sequence(self.database.new_sequence(name, of)),
             NewObject::Sequence(of, Some(sequence)) => Object::Sequence(Arc::new(sequence.altered(name, of))),
             NewObject::View(view) => Object::View(view.into()),
+            NewObject::Procedure(procedure) => Object::Procedure(procedure.into()),
         })
     }
 

@@ -19,6 +19,7 @@ use crate::error::SqlError;
 use crate::exec::Failure;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use crate::procedures;
 use crate::sequences::SequenceDefinition;
 use crate::statement::{Action, Planned, Statement, answer};
 use crate::text::Zone;
@@ -47,6 +48,7 @@ pub(crate) enum Kept {
 pub(crate) enum Other {
     Sequence(SequenceDefinition),
     View(View),
+    Procedure(procedures::Procedure),
 }
 
 impl Kept {
@@ -55,6 +57,7 @@ impl Kept {
             Object::Table(table) => Self::Table(table.description.clone()),
             Object::Sequence(sequence) => Self::Other(Other::Sequence(sequence.definition.clone())),
             Object::View(view) => Self::Other(Other::View(View::clone(view))),
+            Object::Procedure(procedure) => Self::Other(Other::Procedure(procedures::Procedure::clone(procedure))),
         }
     }
 

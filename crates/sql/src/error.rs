@@ -5,6 +5,8 @@ use std::fmt;
 use polychron_base::Error;
 use polychron_schema::EvolutionError;
 
+use crate::outcome::Notice;
+
 /// A code of five characters, as the appendix "PostgreSQL Error Codes" of its manual lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SqlState(pub(crate) &'static str);
@@ -74,6 +76,7 @@ states! {
     DUPLICATE_OBJECT "42710" "There is such a constraint or object already.";
     DUPLICATE_ALIAS "42712" "Two tables of one name in a FROM.";
     AMBIGUOUS_FUNCTION "42725" "More than one function or operator fits.";
+    DUPLICATE_FUNCTION "42723" "There is such a procedure already.";
     GROUPING_ERROR "42803" "A column outside of groups and aggregates.";
     DATATYPE_MISMATCH "42804" "A value of another type than the place needs.";
     WRONG_OBJECT_TYPE "42809" "The name stands for another kind of object.";
@@ -85,6 +88,7 @@ states! {
     DUPLICATE_TABLE "42P07" "There is a table or index of this name.";
     INVALID_COLUMN_REFERENCE "42P10" "A position in ORDER BY or GROUP BY that is none, or no constraint for ON CONFLICT.";
     INDETERMINATE_DATATYPE "42P18" "A parameter whose type nothing tells.";
+    INVALID_FUNCTION_DEFINITION "42P13" "A definition of a procedure that cannot be.";
     INVALID_TABLE_DEFINITION "42P16" "A definition of a table that cannot be.";
     INVALID_FOREIGN_KEY "42830" "A foreign key that leads to no unique key.";
     TOO_MANY_CONNECTIONS "53300" "All connections are in use.";
@@ -97,6 +101,9 @@ states! {
     LOCK_NOT_AVAILABLE "55P03" "Other transactions use the table, for longer than was to be waited.";
     QUERY_CANCELED "57014" "Cancelled, or beyond its time.";
     IO_ERROR "58030" "The files failed.";
+    RAISE_EXCEPTION "P0001" "What a procedure raises.";
+    NO_DATA_FOUND "P0002" "No row, where a procedure wants one.";
+    TOO_MANY_ROWS "P0003" "More than the one row that a procedure wants.";
     INTERNAL_ERROR "XX000" "A fault of the database.";
 }
 
@@ -112,13 +119,16 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    context: Option<String>,
+    notices: Vec<Notice>,
 }
 
 impl SqlError {
     /// An error with this code and first line.
     #[cold]
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        let inner = Inner { state, message: message.into(), detail: None, hint: None };
+        let inner =
+            Inner { state, message: message.into(), detail: None, hint: None, context: None, notices: Vec::new() };
         Self { inner: Box::new(inner) }
     }
 
@@ -185,6 +195,25 @@ impl SqlError {
         self
     }
 
+    /// The same error with a line behind those that say where it comes from.
+    #[must_use]
+    pub(crate) fn with_context(mut self, place: String) -> Self {
+        let context = self.inner.context.get_or_insert_default();
+        if !context.is_empty() {
+            context.push('\n');
+        }
+        context.push_str(&place);
+        self
+    }
+
+    /// The same error of a statement that had noted this before.
+    #[must_use]
+    pub(crate) fn behind(mut self, mut notices: Vec<Notice>) -> Self {
+        notices.append(&mut self.inner.notices);
+        self.inner.notices = notices;
+        self
+    }
+
     /// The code.
     pub fn state(&self) -> SqlState {
         self.inner.state
@@ -203,6 +232,16 @@ impl SqlError {
     /// Advice.
     pub fn hint(&self) -> Option<&str> {
         self.inner.hint.as_deref()
+    }
+
+    /// Where in procedures it comes from, the innermost place first, in a line each.
+    pub fn context(&self) -> Option<&str> {
+        self.inner.context.as_deref()
+    }
+
+    /// What the statement had for the client before it failed.
+    pub fn notices(&self) -> &[Notice] {
+        &self.inner.notices
     }
 }
 

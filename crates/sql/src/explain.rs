@@ -32,6 +32,8 @@ pub(crate) fn lines(plan: &Plan) -> Vec<String> {
         Plan::Insert { table, source, .. } => out.change("Insert", &table.name, source),
         Plan::Update { table, source, .. } => out.change("Update", &table.name, source),
         Plan::Delete { table, source, .. } => out.change("Delete", &table.name, source),
+        // It is refused before.
+        Plan::Call(_) => {}
         Plan::Truncate(tables) => tables.iter().for_each(|(table, source)| out.change("Truncate", &table.name, source)),
     }
     out.lines

@@ -26,6 +26,7 @@ mod parse;
 mod paths;
 mod plan;
 mod prepared;
+mod procedures;
 mod resident;
 mod rows;
 mod sequences;

@@ -29,15 +29,19 @@ pub struct Notice {
     pub state: SqlState,
     /// The text.
     pub message: String,
+    /// What says more.
+    pub detail: Option<String>,
+    /// Advice.
+    pub hint: Option<String>,
 }
 
 impl Notice {
     pub(crate) fn warning(state: SqlState, message: impl Into<String>) -> Self {
-        Self { severity: "WARNING", state, message: message.into() }
+        Self { severity: "WARNING", state, message: message.into(), detail: None, hint: None }
     }
 
     pub(crate) fn remark(state: SqlState, message: impl Into<String>) -> Self {
-        Self { severity: "NOTICE", state, message: message.into() }
+        Self { severity: "NOTICE", state, message: message.into(), detail: None, hint: None }
     }
 }
 

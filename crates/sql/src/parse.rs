@@ -172,13 +172,19 @@ fn quoted(value: String) -> sqlparser::tokenizer::Word {
     sqlparser::tokenizer::Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword }
 }
 
+const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// The tokens of a text, blanks and comments among them.
+pub(crate) fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
+    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
+    tokens.map_err(|error| error_of(ParserError::from(error)))
+}
+
 fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     if text.len() > LENGTH {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a statement has at most 16 MiB"));
     }
-    const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
-    let tokens = tokens.map_err(|error| error_of(ParserError::from(error)))?;
+    let tokens = crate::procedures::with_procedures(text, tokens(text)?)?;
     let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
     let tokens = with_exclusions(tokens);

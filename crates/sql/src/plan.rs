@@ -477,6 +477,7 @@ pub(crate) enum Plan {
     },
     /// All rows of the tables.
     Truncate(Vec<(Arc<Table>, Node)>),
+    Call(Arc<crate::procedures::Call>),
 }
 
 /// The foreign keys that a change of a table may lead to: by the tables, which may be the same again.
@@ -563,6 +564,7 @@ impl Plan {
             Self::Update { .. } => "UPDATE",
             Self::Delete { .. } => "DELETE",
             Self::Truncate(_) => "TRUNCATE TABLE",
+            Self::Call(_) => "CALL",
         }
     }
 
@@ -571,6 +573,7 @@ impl Plan {
         match self {
             Self::Query { columns, .. } => columns,
             Self::Truncate(_) => &[],
+            Self::Call(call) => &call.columns,
             Self::Insert { returning, .. } | Self::Update { returning, .. } | Self::Delete { returning, .. } => {
                 returning.as_ref().map_or(&[], |returning| &returning.names)
             }

@@ -213,8 +213,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     fn run_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
-        if !matches!(**plan, Plan::Query { .. }) {
-            self.check_writable(plan.verb())?;
+        if let Some(verb) = plan.changes() {
+            self.check_writable(verb)?;
         }
         self.session.run_into((plan, values), &self.zone, rows)
     }

@@ -72,7 +72,12 @@ impl Rows {
         self.cells.clear();
         self.text.clear();
         self.bytes.clear();
+        self.notices.clear();
         (self.length, self.count) = (0, 0);
+    }
+
+    pub(crate) fn set_notices(&mut self, notices: Vec<Notice>) {
+        self.notices = notices;
     }
 
     pub(crate) fn push(&mut self, row: &[Datum<'_>]) {

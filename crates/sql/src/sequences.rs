@@ -14,6 +14,7 @@ use crate::catalog::{ForeignKey, Source};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::Check;
+use crate::procedures::Unit;
 use crate::types::Type;
 
 /// Numbers that the database is asked for at once.
@@ -236,6 +237,8 @@ impl Sequence {
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
     inner: Mutex<DrawnInner>,
+    /// Procedures that are bound, each with the version of the catalog that it is bound to.
+    units: Mutex<HashMap<String, (u64, Arc<Unit>)>>,
     /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
     is_used: AtomicBool,
 }
@@ -275,7 +278,29 @@ impl DrawnInner {
     }
 }
 
+/// The most procedures that a connection keeps bound.
+const UNITS: usize = 256;
+
 impl Drawn {
+    /// A procedure that is bound to the catalog of this version.
+    pub(crate) fn unit(&self, name: &str, version: u64) -> Option<Arc<Unit>> {
+        let units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        units.get(name).filter(|(own, _)| *own == version).map(|(_, unit)| unit.clone())
+    }
+
+    /// Keeps a procedure that is bound. Its statements lead back here, so it is forgotten with the connection.
+    pub(crate) fn keep_unit(&self, name: &str, version: u64, unit: &Arc<Unit>) {
+        let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        units.retain(|_, (own, _)| *own == version);
+        if units.len() < UNITS {
+            units.insert(name.to_owned(), (version, unit.clone()));
+        }
+    }
+
+    pub(crate) fn forget_units(&self) {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// What transactions put there.
     fn inner(&self) -> MutexGuard<'_, DrawnInner> {
         self.is_used.store(true, Ordering::Relaxed);

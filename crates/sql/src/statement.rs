@@ -17,6 +17,7 @@ use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
+use crate::procedures::Procedure;
 use crate::rows::Rows;
 use crate::sequences::{Drawn, Sequence, SequenceDefinition};
 use crate::text::Zone;
@@ -69,6 +70,7 @@ pub(crate) enum NewObject {
     /// Numbers that begin anew, or go on where those of another sequence are.
     Sequence(SequenceDefinition, Option<Arc<Sequence>>),
     View(View),
+    Procedure(Procedure),
 }
 
 impl Definition {
@@ -112,24 +114,20 @@ impl Statement {
     ) -> Result<Self, SqlError> {
         let mut binder = Binder::new(catalog, parameters, drawn);
         let action = match statement {
-            ast::Statement::Query(query) => {
-                let bound = binder.whole_query(query)?;
-                Action::Run(Plan::Query { node: bound.node, columns: bound.columns })
-            }
             ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
                 crate::explain::check_options(options.as_deref().unwrap_or_default())?;
                 let inner = Self::bind(catalog, statement, parameters, drawn)?;
                 binder.parameters = inner.parameters;
-                let Action::Run(plan) = inner.action else {
-                    return Err(SqlError::unsupported("EXPLAIN of a statement without a plan"));
-                };
-                Action::Run(Plan::in_words(&plan))
+                match inner.action {
+                    Action::Run(Plan::Call(_)) => return Err(SqlError::unsupported("EXPLAIN of CALL")),
+                    Action::Run(plan) => Action::Run(Plan::in_words(&plan)),
+                    _ => return Err(SqlError::unsupported("EXPLAIN of a statement without a plan")),
+                }
             }
-            ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
-            ast::Statement::Update(update) => Action::Run(binder.update(update)?),
-            ast::Statement::Delete(delete) => Action::Run(binder.delete(delete)?),
-            ast::Statement::Truncate(truncate) => binder.truncate(truncate)?,
-            other => define(&mut binder, other)?,
+            other => match binder.statement(other)? {
+                Some(action) => action,
+                None => define(&mut binder, other)?,
+            },
         };
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
             let message = format!("could not determine data type of parameter ${}", at + 1);
@@ -171,6 +169,11 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
         ast::Statement::Drop { object_type, names, cascade, if_exists, .. } => {
             binder.drop_objects(*object_type, names, *cascade, *if_exists)?
         }
+        ast::Statement::DropProcedure { if_exists, proc_desc, .. } => binder.drop_procedures(proc_desc, *if_exists)?,
+        ast::Statement::CreateFunction(create) => match binder.create_procedure(create)? {
+            Some(definition) => definition,
+            None => return Err(SqlError::unsupported("the statement CREATE FUNCTION")),
+        },
         // A table has no comments, and nothing to be swept.
         ast::Statement::Comment { .. } => Definition::new("COMMENT"),
         ast::Statement::Vacuum(_) => Definition::new("VACUUM"),
@@ -203,23 +206,26 @@ pub(crate) fn answer<T: Transaction>(
     now: Now<'_>,
 ) -> Result<Outcome, Failure> {
     let mut rows = Vec::new();
-    let count = run(plan, transaction, (parameters, zone, now), &mut Scratch::default(), &mut |row| {
+    let mut scratch = Scratch::default();
+    let count = run(plan, transaction, (parameters, zone, now), &mut scratch, &mut |row| {
         rows.push(row.iter().map(|value| value.owned()).collect());
         Ok(())
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
     let tag = match plan {
         Plan::Insert { .. } => format!("INSERT 0 {count}"),
-        Plan::Truncate(_) => plan.verb().to_owned(),
+        Plan::Truncate(_) | Plan::Call(_) => plan.verb().to_owned(),
         _ => format!("{} {count}", plan.verb()),
     };
-    Ok(Outcome { tag, count, columns, rows, notices: Vec::new() })
+    Ok(Outcome { tag, count, columns, rows, notices: scratch.notices })
 }
 
 /// Memory that one statement leaves to the next.
 #[derive(Default)]
 pub(crate) struct Scratch {
     arenas: Vec<Bump>,
+    /// What the statement has noted for the client.
+    notices: Vec<Notice>,
 }
 
 /// Runs a plan in a transaction, and puts its answer into `rows`, in the place of what is there.
@@ -236,6 +242,7 @@ pub(crate) fn answer_into<T: Transaction>(
         Ok(())
     })?;
     rows.set_count(count);
+    rows.set_notices(std::mem::take(&mut scratch.notices));
     Ok(())
 }
 
@@ -255,6 +262,14 @@ fn run<T: Transaction>(
         out(row)?;
         Ok(Flow::More)
     });
+    let notices = shared.take_notices();
+    let done = match done {
+        Err(Failure::Sql(error)) if !notices.is_empty() => Err(error.behind(notices).into()),
+        done => {
+            scratch.notices = notices;
+            done
+        }
+    };
     scratch.arenas = shared.into_arenas();
     done
 }

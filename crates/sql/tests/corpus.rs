@@ -6,7 +6,7 @@
 
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, Outcome, SqlDatabase};
+use polychron_sql::{Connection, Outcome, SqlDatabase, SqlError};
 
 /// What each statement of a text answers, with its remarks and its tag, as a terminal shows it.
 fn whole_answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
@@ -19,6 +19,8 @@ fn whole_answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>
             lines.push(outcome.tag);
         }
     });
+    let notices = ended.as_ref().err().map_or(&[][..], SqlError::notices);
+    remarks.extend(notices.iter().map(|it| format!("{} {}: {}", it.severity, it.state, it.message)));
     lines.extend(ended.err().map(|error| format!("ERROR {}: {}", error.state(), error.message())));
     // A terminal has them from another stream, before the rest.
     remarks.append(&mut lines);
@@ -130,4 +132,4 @@ macro_rules! corpus {
 corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, levels);
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
-corpus!(whole_answer: transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
+corpus!(whole_answer: transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views, procedures);

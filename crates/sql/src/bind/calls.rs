@@ -123,7 +123,7 @@ impl Binder<'_> {
         Ok(Typed { expr: Expr::Set(at), of: call.of })
     }
 
-    /// The definition of a constraint, an index or a view in words; pretty where the last argument says so.
+    /// The definition of a constraint, an index or a view, or the parameters of a procedure, in words; pretty where the last argument says so.
     fn definition(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let is_pretty = arguments.len() > 1
             && arguments.last().is_some_and(
@@ -138,6 +138,8 @@ impl Binder<'_> {
         let mut of = self.cast(first, Type::Oid.into(), Place::Implicit)?;
         let names = self.names(match (name, is_pretty) {
             ("pg_get_viewdef", _) => "pg_get_viewdef",
+            ("pg_get_function_arguments", _) => "pg_get_function_arguments",
+            ("pg_get_function_identity_arguments", _) => "pg_get_function_identity_arguments",
             ("pg_get_indexdef", false) => "pg_get_indexdef",
             ("pg_get_indexdef", true) => "pg_get_indexdef_pretty",
             (_, false) => "pg_get_constraintdef",
@@ -217,7 +219,11 @@ impl Binder<'_> {
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.variadic(name, arguments),
             _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
-            "pg_get_constraintdef" | "pg_get_indexdef" | "pg_get_viewdef" => self.definition(name, arguments),
+            "pg_get_constraintdef"
+            | "pg_get_indexdef"
+            | "pg_get_viewdef"
+            | "pg_get_function_arguments"
+            | "pg_get_function_identity_arguments" => self.definition(name, arguments),
             "pg_get_serial_sequence" => self.serial_sequence(arguments),
             "to_regclass" => self.known_regclass(arguments),
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {

@@ -55,7 +55,8 @@ impl Binder<'_> {
         let scope = scope_of(&table.name, &table.columns);
         let bound = table.checks.iter().map(|check| {
             let expr = crate::parse::expression(&check.condition)?;
-            let holds = self.within(scope.clone(), |binder| binder.condition(&expr, "CHECK"))?;
+            let bind = |binder: &mut Self| binder.within(scope.clone(), |binder| binder.condition(&expr, "CHECK"));
+            let holds = self.without_variables(bind)?;
             Ok(Condition { name: check.name.clone(), holds })
         });
         bound.collect()
@@ -153,7 +154,7 @@ impl Binder<'_> {
             None => Ok(null()),
             Some(text) => {
                 let expr = crate::parse::expression(text)?;
-                self.within(Scope::default(), |binder| binder.expr(&expr))
+                self.without_variables(|binder| binder.within(Scope::default(), |binder| binder.expr(&expr)))
             }
         }
     }

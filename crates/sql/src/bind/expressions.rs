@@ -5,7 +5,7 @@ use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 use super::literals::constant;
 use super::operators::operator_name;
 use super::subqueries::query_of;
-use super::{Binder, column_type, folded, scope};
+use super::{Binder, column_type, folded};
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
@@ -157,12 +157,6 @@ impl Binder<'_> {
             }
             other => self.pattern_or_time(other),
         }
-    }
-
-    pub(super) fn column(&mut self, table: Option<&str>, name: &str) -> Result<Typed, SqlError> {
-        let (level, column, of) = scope::resolve(&self.scopes, table, name)?;
-        let expr = if level == 0 { Expr::Column(column) } else { Expr::Outer { level, column } };
-        Ok(Typed::new(expr, of))
     }
 
     fn any_type(&mut self, expr: &ast::Expr) -> Result<Box<Expr>, SqlError> {

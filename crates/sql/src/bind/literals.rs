@@ -31,6 +31,9 @@ impl Binder<'_> {
     }
 
     fn parameter(&mut self, name: &str) -> Result<Typed, SqlError> {
+        if let Some(variable) = self.numbered_variable(name) {
+            return variable;
+        }
         let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
         let missing = || SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"));
         let number = number.filter(|number| (1..=65_535).contains(number)).ok_or_else(missing)? - 1;

@@ -3,8 +3,10 @@
 mod aggregates;
 mod alter;
 mod arrays;
+mod bodies;
 mod calls;
 mod changes;
+mod declarations;
 mod definitions;
 mod drops;
 mod expressions;
@@ -14,6 +16,7 @@ mod joins;
 mod literals;
 mod operators;
 mod patterns;
+mod procedures;
 mod query;
 mod renames;
 mod scope;
@@ -22,6 +25,7 @@ mod sets;
 mod subqueries;
 mod system;
 mod types;
+mod variables;
 mod views;
 mod windows;
 
@@ -69,6 +73,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) part_count: usize,
     /// Where none may stand, the name of the place.
     pub(crate) place: &'static str,
+    /// Those of the procedure that the statement is one of.
+    pub(crate) variables: Option<variables::Variables>,
 }
 
 /// What comes behind groups: window functions, and functions that give several rows.
@@ -236,6 +242,7 @@ impl<'c> Binder<'c> {
             from_start: 0,
             part_count: 0,
             place: "WHERE",
+            variables: None,
         }
     }
 

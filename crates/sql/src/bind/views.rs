@@ -20,7 +20,7 @@ impl Binder<'_> {
         let (scopes, tables) = (std::mem::take(&mut self.scopes), std::mem::take(&mut self.tables));
         let start = std::mem::replace(&mut self.from_start, 0);
         let aggregates = self.aggregates.take();
-        let bound = self.query(query);
+        let bound = self.without_variables(|binder| binder.query(query));
         (self.scopes, self.tables, self.from_start, self.aggregates) = (scopes, tables, start, aggregates);
         let mut bound = bound?;
         bound.columns.iter_mut().zip(&view.columns).for_each(|(column, name)| column.name.clone_from(name));

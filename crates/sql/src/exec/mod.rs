@@ -4,6 +4,7 @@ mod aggregates;
 mod changes;
 pub(crate) mod foreign_keys;
 mod joins;
+mod procedures;
 mod scans;
 mod sets;
 mod sorts;
@@ -23,6 +24,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::outcome::Notice;
 use crate::plan::{ForeignKeys, Node, Plan};
 
 /// Why an execution has ended early.
@@ -74,6 +76,8 @@ pub(crate) struct Shared {
     /// Why the transaction has failed inside of an expression.
     failure: Cell<Option<Error>>,
     results: OnceCell<Box<Results>>,
+    /// What the client is to know.
+    notices: RefCell<Vec<Notice>>,
 }
 
 /// What parts of a statement have answered; most statements have none.
@@ -98,6 +102,7 @@ impl Default for Shared {
             lasting: Cell::default(),
             failure: Cell::default(),
             results: OnceCell::new(),
+            notices: RefCell::default(),
         }
     }
 }
@@ -110,6 +115,11 @@ impl Shared {
 
     fn results(&self) -> &Results {
         self.results.get_or_init(Box::default)
+    }
+
+    /// What the client is to know.
+    pub(crate) fn take_notices(&self) -> Vec<Notice> {
+        self.notices.take()
     }
 
     /// The arenas, for the next statement: a few small ones.
@@ -150,7 +160,11 @@ impl<'t> Exec<'t> {
             Datum::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
-        let bytes = size_of_val(row) + row.iter().map(of).sum::<usize>() + 32;
+        self.take(size_of_val(row) + row.iter().map(of).sum::<usize>() + 32)
+    }
+
+    /// Counts memory that is kept, and tells how much it is.
+    fn take(&self, bytes: usize) -> Result<usize, Failure> {
         let full = || {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
                 .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
@@ -210,6 +224,7 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
         Plan::Delete { table, source, keys, returning } => {
             changes::delete((table, source), (keys, returning.as_ref()), exec, context, out)
         }
+        Plan::Call(call) => procedures::call(call, exec, context, out),
     }
 }
 

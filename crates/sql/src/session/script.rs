@@ -18,7 +18,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::exec::Failure;
 use crate::exec::foreign_keys::run_deferred;
-use crate::outcome::Outcome;
+use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
 use crate::text::Zone;
@@ -79,21 +79,22 @@ fn hash(value: Datum<'_>, into: &mut impl Hasher) {
 }
 
 impl Script {
-    fn sum<'d>(&self, count: u64, values: impl Iterator<Item = Datum<'d>>) -> u64 {
+    fn sum<'d>(&self, count: u64, values: impl Iterator<Item = Datum<'d>>, notices: &[Notice]) -> u64 {
         let mut hasher = self.hashes.build_hasher();
         count.hash(&mut hasher);
+        notices.iter().for_each(|notice| notice.message.hash(&mut hasher));
         values.for_each(|value| hash(value, &mut hasher));
         hasher.finish()
     }
 
     /// What stands for an answer.
     pub(super) fn sum_of(&self, outcome: &Outcome) -> u64 {
-        self.sum(outcome.count, outcome.rows.iter().flatten().map(OwnedDatum::get))
+        self.sum(outcome.count, outcome.rows.iter().flatten().map(OwnedDatum::get), &outcome.notices)
     }
 
     /// As [`Script::sum_of`], of the same answer as rows.
     pub(super) fn sum_of_rows(&self, rows: &Rows) -> u64 {
-        self.sum(rows.count(), rows.values())
+        self.sum(rows.count(), rows.values(), rows.notices())
     }
 
     pub(super) fn push(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], answer: u64) {

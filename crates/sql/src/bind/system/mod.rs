@@ -5,6 +5,7 @@
 mod keys;
 mod objects;
 mod relations;
+mod routines;
 mod standard;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::Node;
+use crate::procedures::Procedure;
 use crate::types::{ColumnType, Type};
 
 use keys::{constraints, index_in_words};
@@ -120,6 +122,12 @@ fn flag(value: bool) -> OwnedDatum {
 
 fn text(text: impl Into<Box<str>>) -> OwnedDatum {
     OwnedDatum::Text(text.into())
+}
+
+/// An array of texts.
+fn texts<'t>(values: impl IntoIterator<Item = &'t str>) -> OwnedDatum {
+    let values: Vec<_> = values.into_iter().map(Datum::Text).collect();
+    OwnedDatum::Array(Array::encode(&[Dimension::of(values.len())], values).into())
 }
 
 fn numbers(lower: i32, values: impl IntoIterator<Item = i64>) -> OwnedDatum {
@@ -288,6 +296,11 @@ fn names_of(what: &str, objects: &Objects, by_id: &mut HashMap<i64, String>) {
     }
     if what == "pg_get_viewdef" {
         by_id.extend(objects.views.iter().map(|(id, view)| (*id, format!(" {};", view.query))));
+    }
+    if what.starts_with("pg_get_function") {
+        let has_defaults = what == "pg_get_function_arguments";
+        let of = |(id, procedure): &(i64, Arc<Procedure>)| (*id, routines::parameters(procedure, has_defaults));
+        by_id.extend(objects.procedures.iter().map(of));
     }
     let is_pretty = what.ends_with("pretty");
     for table in &objects.tables {

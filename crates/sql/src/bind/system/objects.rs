@@ -12,6 +12,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
+use crate::procedures::Procedure;
 use crate::sequences::Sequence;
 use crate::types::Type;
 
@@ -24,11 +25,12 @@ pub(super) struct Objects {
     pub(super) tables: Vec<Arc<Table>>,
     pub(super) views: Vec<(i64, Arc<View>)>,
     pub(super) sequences: Vec<(i64, Arc<Sequence>)>,
+    pub(super) procedures: Vec<(i64, Arc<Procedure>)>,
 }
 
 impl Objects {
     pub(super) fn of(catalog: &Catalog) -> Result<Self, SqlError> {
-        let mut all = Self { tables: Vec::new(), views: Vec::new(), sequences: Vec::new() };
+        let mut all = Self { tables: Vec::new(), views: Vec::new(), sequences: Vec::new(), procedures: Vec::new() };
         let mut taken = HashSet::new();
         let mut id_of = |name: &str| {
             // FNV-1a: the same in each process.
@@ -46,6 +48,9 @@ impl Objects {
                 Object::Table(table) => all.tables.push(table),
                 Object::View(view) => all.views.push((id_of(&view.name), view)),
                 Object::Sequence(sequence) => all.sequences.push((id_of(&sequence.name), sequence)),
+                Object::Procedure(procedure) => {
+                    all.procedures.push((id_of(&crate::procedures::key(&procedure.name)), procedure));
+                }
             }
         }
         Ok(all)

@@ -2,6 +2,7 @@
 
 use super::keys::{Kind, action, constraints, index_in_words};
 use super::objects::{Objects, default_in_words, indexes, number, numbers_of};
+use super::routines::{languages, of_procedure};
 use super::{
     DATABASE, OWNER, ROLE, Row, SCHEMA, STANDARD_SCHEMA, SYSTEM_SCHEMA, all_types, default_id, flag, index_id, int,
     numbers, system_id, table_id, text,
@@ -78,7 +79,12 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
         ]],
         "pg_settings" => settings(),
         "pg_type" => all_types().map(of_type).collect(),
-        "pg_proc" => functions(),
+        "pg_proc" => {
+            let mut rows = functions();
+            rows.extend(objects.procedures.iter().map(|(id, procedure)| of_procedure(*id, procedure)));
+            rows
+        }
+        "pg_language" => languages(),
         "pg_views" => objects.views.iter().map(|(_, view)| of_view(&view.name, &view.query)).collect(),
         "pg_sequence" | "pg_sequences" | "pg_depend" => sequences(name, objects),
         _ => {

@@ -2,6 +2,7 @@
 
 use super::keys::{Constraint, Kind, action, constraints};
 use super::objects::{Objects, default_in_words, number};
+use super::routines::standard_routine;
 use super::{DATABASE, ROLE, Row, SCHEMA, int, table_id, text};
 use crate::catalog::{Column, Identity, Table, View};
 use crate::datum::OwnedDatum;
@@ -17,6 +18,7 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
             ["public", "information_schema", "pg_catalog"].map(row).into()
         }
         "information_schema_catalog_name" => vec![vec![("catalog_name", text(DATABASE))]],
+        "routines" => objects.procedures.iter().map(|(id, procedure)| standard_routine(*id, procedure)).collect(),
         "sequences" => {
             let shown = objects.sequences.iter().filter(|(_, sequence)| !sequence.definition.is_internal);
             shown.map(|(_, sequence)| of_sequence(&sequence.name, &sequence.definition)).collect()
@@ -34,7 +36,7 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
     }
 }
 
-fn yes(value: bool) -> OwnedDatum {
+pub(super) fn yes(value: bool) -> OwnedDatum {
     text(if value { "YES" } else { "NO" })
 }
 
