@@ -118,6 +118,9 @@ impl Statement {
             }
             ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
                 crate::explain::check_options(options.as_deref().unwrap_or_default())?;
+                if matches!(**statement, ast::Statement::Copy { .. }) {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"COPY\""));
+                }
                 let inner = Self::bind(catalog, statement, parameters, drawn)?;
                 binder.parameters = inner.parameters;
                 let Action::Run(plan) = inner.action else {
@@ -129,6 +132,9 @@ impl Statement {
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),
             ast::Statement::Delete(delete) => Action::Run(binder.delete(delete)?),
             ast::Statement::Truncate(truncate) => binder.truncate(truncate)?,
+            ast::Statement::Copy { source: ast::CopySource::Table { table_name, columns }, to, .. } => {
+                Action::Run(binder.copy(table_name, columns, *to)?)
+            }
             other => define(&mut binder, other)?,
         };
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
@@ -237,6 +243,17 @@ pub(crate) fn answer_into<T: Transaction>(
     })?;
     rows.set_count(count);
     Ok(())
+}
+
+/// Runs a plan in a transaction, and shows each row of its answer to `out`; the number of rows is the answer.
+pub(crate) fn each_row<T: Transaction>(
+    (plan, parameters): Planned<'_>,
+    transaction: &mut T,
+    zone: &Zone,
+    now: Now<'_>,
+    out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
+) -> Result<u64, Failure> {
+    run(plan, transaction, (parameters, zone, now), &mut Scratch::default(), out)
 }
 
 /// Runs a plan in a transaction. `out` gets the rows that it answers with; the number of rows is the answer.

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use bumpalo::Bump;
 use hashbrown::HashMap;
 use polychron_base::Error;
+use polychron_engine::limits;
 
 use crate::access::Access;
 use crate::context::Context;
@@ -32,6 +33,13 @@ pub(crate) enum Failure {
     Sql(SqlError),
     /// The transaction has failed, or conflicts.
     Engine(Error),
+}
+
+impl Failure {
+    /// The same about one of the rows that a statement inserts.
+    fn at_row(self, row: usize) -> Self {
+        if let Self::Sql(error) = self { Self::Sql(error.at_row(row)) } else { self }
+    }
 }
 
 impl From<SqlError> for Failure {
@@ -74,6 +82,9 @@ pub(crate) struct Shared {
     /// Why the transaction has failed inside of an expression.
     failure: Cell<Option<Error>>,
     results: OnceCell<Box<Results>>,
+    /// Whether something can call the statement off, and how many steps it has taken.
+    is_limited: bool,
+    steps: Cell<u32>,
 }
 
 /// What parts of a statement have answered; most statements have none.
@@ -98,6 +109,8 @@ impl Default for Shared {
             lasting: Cell::default(),
             failure: Cell::default(),
             results: OnceCell::new(),
+            is_limited: limits::are_set(),
+            steps: Cell::default(),
         }
     }
 }
@@ -126,7 +139,21 @@ const KEPT_ARENAS: usize = 8;
 const KEPT_BYTES: usize = 16 << 10;
 
 /// What sorts, groups and distinct rows of a statement may take, in bytes (`work_mem`).
-const WORK_MEMORY: usize = 256 << 20;
+pub(crate) const WORK_MEMORY: usize = 256 << 20;
+
+/// What a row takes that is kept.
+pub(crate) fn bytes_of(row: &[Datum<'_>]) -> usize {
+    let of = |datum: &Datum<'_>| match datum {
+        Datum::Text(text) | Datum::Json(text) => text.len(),
+        Datum::Array(array) => array.bytes().len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    size_of_val(row) + row.iter().map(of).sum::<usize>() + 32
+}
+
+/// How many steps are taken before it is looked whether the statement may go on.
+const STEPS: u32 = 256;
 
 impl<'t> Exec<'t> {
     pub(crate) fn new(access: &'t dyn Access, shared: &'t Shared) -> Self {
@@ -144,19 +171,34 @@ impl<'t> Exec<'t> {
 
     /// Counts memory of a row that is kept, and tells how much it is.
     fn keep(&self, row: &[Datum<'_>]) -> Result<usize, Failure> {
-        let of = |datum: &Datum<'_>| match datum {
-            Datum::Text(text) | Datum::Json(text) => text.len(),
-            Datum::Array(array) => array.bytes().len(),
-            Datum::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        };
-        let bytes = size_of_val(row) + row.iter().map(of).sum::<usize>() + 32;
+        self.tick()?;
+        let bytes = bytes_of(row);
         let full = || {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
                 .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
         };
         self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
         Ok(bytes)
+    }
+
+    fn is_limited(&self) -> bool {
+        self.shared.is_limited
+    }
+
+    /// Whether the statement may go on: asked between pieces of work.
+    fn check(&self) -> Result<(), Failure> {
+        if self.shared.is_limited { Ok(limits::check()?) } else { Ok(()) }
+    }
+
+    /// As [`Exec::check`], of the step of a loop: most of them look at nothing.
+    #[inline]
+    fn tick(&self) -> Result<(), Failure> {
+        if !self.shared.is_limited {
+            return Ok(());
+        }
+        let steps = self.shared.steps.get().wrapping_add(1);
+        self.shared.steps.set(steps);
+        if steps.is_multiple_of(STEPS) { self.check() } else { Ok(()) }
     }
 
     /// Notes that what was taken since there were `before` bytes is kept up to the end of the statement.
@@ -226,17 +268,16 @@ fn first_of(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
+    exec.tick()?;
     match node {
         Node::Nothing => out(exec, &[]),
-        Node::Rows(rows) => {
-            let mut arena = exec.take_arena();
-            for row in rows {
-                if projected(row, &[], exec, &context.with_arena(&arena), out)? == Flow::Enough {
+        Node::Rows(rows) => written(rows, exec, context, out),
+        Node::Given(columns) => {
+            for row in context.parameters.chunks(columns.len().max(1)) {
+                if out(exec, row)? == Flow::Enough {
                     return Ok(Flow::Enough);
                 }
-                arena.reset();
             }
-            exec.give_arena(arena);
             Ok(Flow::More)
         }
         Node::Scan(scan) => scans::scan(scan, exec, context, out),
@@ -288,6 +329,24 @@ fn first_of(
     }
 }
 
+/// Pushes rows of expressions over no row.
+fn written(
+    rows: &[Vec<Expr>],
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut arena = exec.take_arena();
+    for row in rows {
+        if projected(row, &[], exec, &context.with_arena(&arena), out)? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+        arena.reset();
+    }
+    exec.give_arena(arena);
+    Ok(Flow::More)
+}
+
 fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
     let mut values = [0; 3];
     for (value, part) in values.iter_mut().zip(parts) {
@@ -299,6 +358,7 @@ fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &m
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero").into());
     }
     while if step > 0 { at <= last } else { at >= last } {
+        exec.tick()?;
         if out(exec, &[Datum::Int(at)])? == Flow::Enough {
             return Ok(Flow::Enough);
         }
@@ -315,6 +375,7 @@ fn pushed<'r>(
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
     for row in rows {
+        exec.tick()?;
         let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
         if out(exec, &row)? == Flow::Enough {
             return Ok(Flow::Enough);
