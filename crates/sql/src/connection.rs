@@ -11,10 +11,12 @@ use sqlparser::ast;
 use crate::control::{Control, Modes};
 use crate::database::SqlDatabase;
 use crate::datum::{Datum, OwnedDatum};
-use crate::define::LOCK_TIMEOUT;
+use crate::define::{LOCK_TIMEOUT, shown_time};
 use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
+use crate::interrupts::Interrupts;
 use crate::outcome::{Notice, Outcome};
+use crate::parse::Command;
 use crate::prepared::Cache;
 use crate::session::Session;
 use crate::statement::{Action, Statement};
@@ -39,6 +41,9 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     pub(crate) slot: Arc<Slot>,
     /// How long it waits for tables that others have closed, or use.
     pub(crate) lock_timeout: Option<Duration>,
+    pub(crate) interrupts: Interrupts,
+    /// Time-outs of locks and statements as they were before SET LOCAL.
+    pub(crate) before_local: Option<(Option<Duration>, Option<Duration>)>,
 }
 
 impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
@@ -77,7 +82,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     ) -> Self {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
         let (session, cache) = (Session::new(worker, answers, needs), Cache::default());
-        Self { database: database.clone(), session, zone: Zone::utc(), cache, slot, lock_timeout }
+        let (zone, interrupts) = (Zone::utc(), Interrupts::default());
+        let (database, before_local) = (database.clone(), None);
+        Self { database, session, zone, cache, slot, lock_timeout, interrupts, before_local }
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -107,7 +114,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
         let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
-        let ended = self.execute_text(text, Parameters { types: &types, values: &values }, answered);
+        let parameters = Parameters { types: &types, values: &values };
+        let ended = self.limited(|connection| connection.execute_text(text, parameters, answered));
         self.finish_definitions();
         if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
             self.database.forget_dropped();
@@ -122,17 +130,22 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
         self.session.check_thread()?;
-        let statements = crate::parse::statements(text).map_err(|error| self.session.fail(error.into()))?;
-        if !self.session.is_open() && statements.iter().all(is_plain) {
+        let commands = crate::parse::commands(text).map_err(|error| self.session.fail(error.into()))?;
+        if !self.session.is_open()
+            && let Some(statements) = commands.iter().map(Command::plain).collect::<Option<Vec<_>>>()
+        {
             return self.run_all(&statements, parameters, answered);
         }
-        if let ([statement], false) = (&statements[..], self.session.is_open())
+        if let ([Command::Sql(statement)], false) = (&commands[..], self.session.is_open())
             && Control::of(statement).is_ok_and(|control| control.is_none())
         {
             return self.define_alone(statement, parameters).map(answered);
         }
-        for statement in &statements {
-            let stepped = self.step(statement, parameters);
+        for command in &commands {
+            let stepped = match command {
+                Command::Sql(statement) => self.step(statement, parameters),
+                other => self.step_own(other, parameters, commands.len() == 1),
+            };
             self.finish_definitions();
             answered(stepped?);
         }
@@ -158,7 +171,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// Statements that neither define anything nor end a transaction, in a transaction of their own.
     fn run_all(
         &mut self,
-        statements: &[ast::Statement],
+        statements: &[&ast::Statement],
         parameters: Parameters<'_>,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
@@ -209,7 +222,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     /// Commits the open transaction, with what it has defined.
-    fn commit(&mut self) -> Result<bool, SqlError> {
+    pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
         if let Err(error) = self.session.check_deferred(&self.zone) {
             self.session.roll_back();
             self.finish_definitions();
@@ -238,6 +251,29 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 Some(set) => set,
                 None => self.run(statement, parameters),
             },
+        }
+    }
+
+    /// As [`Connection::step`], of a statement that the parser does not know.
+    fn step_own(&mut self, command: &Command, parameters: Parameters<'_>, is_alone: bool) -> Result<Outcome, SqlError> {
+        self.check_not_failed()?;
+        match command {
+            Command::Sql(statement) => self.step(statement, parameters),
+            Command::Cursor(cursor) => self.run_cursor(cursor, (parameters.types, parameters.values), is_alone),
+            Command::Copy(copy) => Err(self.fail(copy.needs_stream())),
+        }
+    }
+
+    /// The plan of a query.
+    pub(crate) fn plan_of(
+        &mut self,
+        query: &ast::Statement,
+        types: &[Type],
+        values: &[Datum<'_>],
+    ) -> Result<Plan, SqlError> {
+        match self.bind(query, Parameters { types, values })?.action {
+            Action::Run(plan) => Ok(plan),
+            _ => Err(SqlError::internal("a query has no plan")),
         }
     }
 
@@ -357,9 +393,11 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
     fn show(&mut self, name: &str) -> Result<Outcome, SqlError> {
         let value = match name {
-            "transaction_isolation" => "serializable",
-            "transaction_read_only" if self.session.is_read_only() => "on",
-            "transaction_read_only" => "off",
+            "transaction_isolation" => "serializable".to_owned(),
+            "transaction_read_only" if self.session.is_read_only() => "on".to_owned(),
+            "transaction_read_only" => "off".to_owned(),
+            "lock_timeout" => shown_time(self.lock_timeout),
+            "statement_timeout" => shown_time(self.interrupts.timeout),
             _ => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
                 return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
@@ -376,6 +414,13 @@ impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
         self.session.roll_back();
         self.finish_definitions();
         self.session.drawn().forget_units();
+    }
+}
+
+impl Command {
+    /// The statement, if it reads or changes rows and does nothing else.
+    fn plain(&self) -> Option<&ast::Statement> {
+        if let Self::Sql(statement) = self { is_plain(statement).then_some(statement) } else { None }
     }
 }
 

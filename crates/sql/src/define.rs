@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::TableId;
 use polychron_base::clock::Duration;
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::{Interactive, Protocol, limits};
 use sqlparser::ast;
 
 use crate::bind::NewTable;
@@ -37,6 +37,43 @@ fn of_copy(error: SqlError) -> SqlError {
 
 /// Tables by their names, and what fills them.
 type Made = (Vec<(String, Object)>, Vec<Plan>);
+
+/// The time that a setting is given: `None` for 0, which means without end.
+fn duration(name: &str, text: &str) -> Result<Option<Duration>, SqlError> {
+    if text == "default" {
+        return Ok(if name == "lock_timeout" { Some(LOCK_TIMEOUT) } else { None });
+    }
+    let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let invalid = || wrong(format!("invalid value for parameter \"{name}\": \"{text}\""));
+    let unit_at = text.find(|it: char| !matches!(it, '0'..='9' | '.' | '-' | '+')).unwrap_or(text.len());
+    let unit = match text[unit_at..].trim() {
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1e3,
+        "min" => 6e4,
+        "h" => 3.6e6,
+        "d" => 8.64e7,
+        _ => {
+            let hint = "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".";
+            return Err(invalid().with_hint(hint));
+        }
+    };
+    let number: f64 = text[..unit_at].parse().map_err(|_| invalid())?;
+    let millis = (number * unit).round_ties_even();
+    if !(0.0..=f64::from(i32::MAX)).contains(&millis) {
+        let range = format!("{millis} ms is outside the valid range for parameter \"{name}\" (0 .. 2147483647)");
+        return Err(wrong(range));
+    }
+    Ok((millis > 0.0).then(|| Duration::from_millis(millis as u64)))
+}
+
+/// A time as PostgreSQL shows it: in the largest unit of which it is a multiple.
+pub(crate) fn shown_time(time: Option<Duration>) -> String {
+    let millis = time.map_or(0, |time| time.as_millis());
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")];
+    let fitting = units.iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
+    fitting.map_or_else(|| "0".to_owned(), |(unit, name)| format!("{}{name}", millis / unit))
+}
 
 impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// The objects as the session sees them, with what its transaction has defined.
@@ -101,7 +138,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
     /// Does what SET says of constraints, and of the time for which locks are waited for; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
-        let ast::Statement::Set(ast::Set::SingleAssignment { variable, values, .. }) = statement else { return None };
+        let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
+            return None;
+        };
+        let is_local = *scope == Some(ast::ContextModifier::Local);
         let words: Vec<_> = values.iter().map(|value| value.to_string().trim_matches('\'').to_lowercase()).collect();
         match (variable.to_string().to_lowercase().as_str(), &words[..]) {
             ("constraints", [names @ .., how]) if how == "deferred" || how == "immediate" => {
@@ -118,19 +158,25 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 let checked = if how == "immediate" { self.session.check_deferred(&self.zone) } else { Ok(()) };
                 Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
             }
-            ("replay", [how]) if ["on", "true", "off", "false"].contains(&how.as_str()) => {
+            ("replay", [how]) if !is_local && ["on", "true", "off", "false"].contains(&how.as_str()) => {
                 self.session.is_replayed = how == "on" || how == "true";
                 Some(Ok(Outcome::tagged("SET")))
             }
-            ("lock_timeout", [time]) => {
-                let digits = time.trim_end_matches(|it: char| !it.is_ascii_digit());
-                let unit = if time.ends_with("ms") || time == digits { 1 } else { 1000 };
-                let Ok(number) = digits.parse::<u64>() else {
-                    let message = format!("invalid value for parameter \"lock_timeout\": \"{time}\"");
-                    let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
-                    return Some(Err(self.session.fail(error.into())));
+            (name @ ("lock_timeout" | "statement_timeout"), [time]) => {
+                let time = match duration(name, time) {
+                    Ok(time) => time,
+                    Err(error) => return Some(Err(self.fail(error))),
                 };
-                self.lock_timeout = (number > 0).then(|| Duration::from_millis(number.saturating_mul(unit)));
+                if is_local && !self.session.is_explicit() {
+                    let message = "SET LOCAL can only be used in transaction blocks";
+                    let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
+                    return Some(Ok(Outcome { notices, ..Outcome::tagged("SET") }));
+                }
+                if is_local {
+                    self.before_local.get_or_insert((self.lock_timeout, self.interrupts.timeout));
+                }
+                let place = if name == "lock_timeout" { &mut self.lock_timeout } else { &mut self.interrupts.timeout };
+                *place = time;
                 Some(Ok(Outcome::tagged("SET")))
             }
             _ => None,
@@ -216,6 +262,11 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
     /// Makes what a transaction that has ended has defined known to all, or nobody, and opens what it had closed.
     pub(crate) fn finish_definitions(&mut self) {
+        // Whatever ends the statement does not end what follows from its end.
+        limits::lifted(|| self.finish());
+    }
+
+    fn finish(&mut self) {
         if let Some((script, has_committed)) = self.session.take_ended()
             && !(script.before.is_empty() && script.made.is_empty())
         {
@@ -226,6 +277,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             self.database.forget_pending(script.before.keys());
         }
         if !self.session.is_open() {
+            if let Some(before) = self.before_local.take() {
+                (self.lock_timeout, self.interrupts.timeout) = before;
+            }
             for sequence in self.session.drawn().take_unsaved() {
                 // What is not stored now is stored with the next number.
                 let _ = sequence.save();

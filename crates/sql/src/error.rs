@@ -41,6 +41,7 @@ macro_rules! states {
 states! {
     SUCCESS "00000" "Nothing is wrong.";
     NO_DATA "02000" "No row, where one is wanted.";
+    PROTOCOL_VIOLATION "08P01" "A value has fewer bytes than it needs.";
     FEATURE_NOT_SUPPORTED "0A000" "What PostgreSQL has and this database has not.";
     CARDINALITY_VIOLATION "21000" "A subquery in an expression gives more than one row.";
     NULL_VALUE "22002" "NULL is read as a value of a type that has none.";
@@ -48,6 +49,7 @@ states! {
     NUMERIC_VALUE_OUT_OF_RANGE "22003" "A number does not fit its type.";
     INVALID_DATETIME_FORMAT "22007" "A text is no date or time.";
     DATETIME_FIELD_OVERFLOW "22008" "A date or time that does not exist, or is out of range.";
+    CHARACTER_NOT_IN_REPERTOIRE "22021" "Bytes that are no text in UTF-8.";
     DIVISION_BY_ZERO "22012" "A division by zero.";
     INVALID_ESCAPE_SEQUENCE "22025" "A pattern ends with its escape character.";
     INVALID_PARAMETER_VALUE "22023" "An argument or a setting has no such value.";
@@ -56,6 +58,8 @@ states! {
     INVALID_ROW_COUNT_IN_OFFSET "2201X" "A negative OFFSET.";
     SUBSTRING_ERROR "22011" "A substring of negative length.";
     INVALID_TEXT_REPRESENTATION "22P02" "A text does not stand for a value of the type.";
+    INVALID_BINARY_REPRESENTATION "22P03" "Bytes that stand for no value of the type.";
+    BAD_COPY_FORMAT "22P04" "The data of a COPY are not written as it says.";
     NOT_NULL_VIOLATION "23502" "NULL in a column that has none.";
     FOREIGN_KEY_VIOLATION "23503" "A row without its parent, or a parent with children.";
     UNIQUE_VIOLATION "23505" "A key that is there already.";
@@ -65,6 +69,7 @@ states! {
     NO_ACTIVE_TRANSACTION "25P01" "A statement that makes sense inside of a transaction alone.";
     IN_FAILED_TRANSACTION "25P02" "A statement behind an error of the same transaction.";
     DEPENDENT_OBJECTS "2BP01" "Others depend on what is to be dropped.";
+    INVALID_CURSOR_NAME "34000" "There is no such cursor.";
     INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
     SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
     DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open.";
@@ -85,6 +90,8 @@ states! {
     UNDEFINED_FUNCTION "42883" "There is no such function or operator.";
     UNDEFINED_TABLE "42P01" "There is no such table.";
     UNDEFINED_PARAMETER "42P02" "There is no such parameter.";
+    INVALID_CURSOR_DEFINITION "42P11" "A cursor that cannot be.";
+    DUPLICATE_CURSOR "42P03" "There is a cursor of this name.";
     DUPLICATE_TABLE "42P07" "There is a table or index of this name.";
     INVALID_COLUMN_REFERENCE "42P10" "A position in ORDER BY or GROUP BY that is none, or no constraint for ON CONFLICT.";
     INDETERMINATE_DATATYPE "42P18" "A parameter whose type nothing tells.";
@@ -121,14 +128,23 @@ struct Inner {
     hint: Option<String>,
     context: Option<String>,
     notices: Vec<Notice>,
+    /// Which of the rows that a statement inserts it is about.
+    row: Option<usize>,
 }
 
 impl SqlError {
     /// An error with this code and first line.
     #[cold]
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        let inner =
-            Inner { state, message: message.into(), detail: None, hint: None, context: None, notices: Vec::new() };
+        let inner = Inner {
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            context: None,
+            notices: Vec::new(),
+            row: None,
+        };
         Self { inner: Box::new(inner) }
     }
 
@@ -154,7 +170,12 @@ impl SqlError {
             Error::Other(other) if other.downcast_ref::<EvolutionError>().is_some() => SqlState::UNDEFINED_TABLE,
             Error::Definition(_) => SqlState::INVALID_TABLE_DEFINITION,
             Error::OutOfMemory(_) => SqlState::OUT_OF_MEMORY,
-            Error::TimedOut(_) | Error::Cancelled => SqlState::QUERY_CANCELED,
+            Error::TimedOut(_) => {
+                return Self::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout");
+            }
+            Error::Cancelled => {
+                return Self::new(SqlState::QUERY_CANCELED, "canceling statement due to user request");
+            }
             Error::KeyTooLong(_) | Error::RowTooLong(_) | Error::TooLong(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Error::ReadOnly | Error::OpenedReadOnly(_) => SqlState::READ_ONLY_TRANSACTION,
             Error::Unsupported(_) => SqlState::FEATURE_NOT_SUPPORTED,
@@ -195,14 +216,14 @@ impl SqlError {
         self
     }
 
-    /// The same error with a line behind those that say where it comes from.
+    /// The same error with a line behind those that say where it comes from: in procedures, or in the data of a COPY.
     #[must_use]
-    pub(crate) fn with_context(mut self, place: String) -> Self {
+    pub(crate) fn with_context(mut self, place: impl Into<String>) -> Self {
         let context = self.inner.context.get_or_insert_default();
         if !context.is_empty() {
             context.push('\n');
         }
-        context.push_str(&place);
+        context.push_str(&place.into());
         self
     }
 
@@ -212,6 +233,18 @@ impl SqlError {
         notices.append(&mut self.inner.notices);
         self.inner.notices = notices;
         self
+    }
+
+    /// The same error about one of the rows that are inserted, by its position.
+    #[must_use]
+    pub(crate) fn at_row(mut self, row: usize) -> Self {
+        self.inner.row = Some(row);
+        self
+    }
+
+    /// The row that it is about.
+    pub(crate) fn row(&self) -> Option<usize> {
+        self.inner.row
     }
 
     /// The code.
@@ -234,7 +267,7 @@ impl SqlError {
         self.inner.hint.as_deref()
     }
 
-    /// Where in procedures it comes from, the innermost place first, in a line each.
+    /// Where it comes from, the innermost place first, in a line each: in procedures, or in the data of a COPY.
     pub fn context(&self) -> Option<&str> {
         self.inner.context.as_deref()
     }
@@ -248,7 +281,8 @@ impl SqlError {
 impl fmt::Display for SqlError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.inner.state, self.inner.message)?;
-        self.detail().map_or(Ok(()), |detail| write!(out, " ({detail})"))
+        self.detail().map_or(Ok(()), |detail| write!(out, " ({detail})"))?;
+        self.context().map_or(Ok(()), |context| write!(out, " ({context})"))
     }
 }
 

@@ -200,6 +200,7 @@ impl Out {
                 self.node(first, depth + 1);
                 self.node(step, depth + 1);
             }
+            Node::Given(_) => self.line(depth, "Copied Rows".to_owned()),
             Node::Working { id, .. } => self.line(depth, format!("WorkTable Scan {id}")),
             Node::Limit { input, .. } => {
                 self.line(depth, "Limit".to_owned());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use polychron_base::TableId;
 use polychron_base::clock::Duration;
-use polychron_engine::limits;
+use polychron_engine::limits::{self, Limits};
 
 use crate::error::{SqlError, SqlState};
 
@@ -96,17 +96,18 @@ impl Gates {
 
     /// Waits until this holds, for as long as `time` says.
     pub(crate) fn wait(&self, time: Option<Duration>, mut holds: impl FnMut() -> bool) -> Result<(), SqlError> {
-        limits::patiently(time, || {
-            while !holds() {
-                if limits::check().is_err() {
-                    let message = "canceling statement due to lock timeout";
-                    return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
-                }
-                let guard = lock(&self.changed.0);
-                drop(self.changed.1.wait_timeout(guard, NAP));
+        let own = time.map(Limits::timeout);
+        while !holds() {
+            // Those of the statement come first.
+            limits::check().map_err(SqlError::of_engine)?;
+            if own.as_ref().is_some_and(|own| own.check().is_err()) {
+                let message = "canceling statement due to lock timeout";
+                return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
             }
-            Ok(())
-        })
+            let guard = lock(&self.changed.0);
+            drop(self.changed.1.wait_timeout(guard, NAP));
+        }
+        Ok(())
     }
 
     /// A table was opened: who waits looks again.

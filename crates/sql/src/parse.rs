@@ -6,6 +6,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use crate::copy::Copy;
+use crate::cursors::CursorCommand;
 use crate::error::{SqlError, SqlState};
 
 /// How deeply expressions and queries may nest. The parser, the binder and the evaluation go down as deep.
@@ -102,7 +104,7 @@ fn with_constraints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// The longest statement, in bytes.
 const LENGTH: usize = 16 << 20;
 
-fn error_of(error: ParserError) -> SqlError {
+pub(crate) fn error_of(error: ParserError) -> SqlError {
     match error {
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
             SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {message}"))
@@ -191,9 +193,64 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
 
-/// The statements of a text.
+/// A statement of a text.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are statements of the parser")]
+pub(crate) enum Command {
+    Sql(ast::Statement),
+    Cursor(CursorCommand),
+    Copy(Box<Copy>),
+}
+
+/// The statements of a text that are the parser's alone.
 pub(crate) fn statements(text: &str) -> Result<Vec<ast::Statement>, SqlError> {
-    parser(text)?.parse_statements().map_err(error_of)
+    let commands = commands(text)?.into_iter().map(|command| match command {
+        Command::Sql(statement) => Ok(statement),
+        Command::Cursor(_) | Command::Copy(_) => Err(SqlError::unsupported("this statement in this place")),
+    });
+    commands.collect()
+}
+
+/// The statements of a text.
+pub(crate) fn commands(text: &str) -> Result<Vec<Command>, SqlError> {
+    let mut parser = parser(text)?;
+    let mut commands = Vec::new();
+    loop {
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token_ref().token == Token::EOF {
+            return Ok(commands);
+        }
+        commands.push(command(&mut parser).map_err(|error| known_gap(text, error))?);
+        match &parser.peek_token_ref().token {
+            Token::EOF | Token::SemiColon => {}
+            other => return Err(known_gap(text, syntax_error(other))),
+        }
+    }
+}
+
+fn command(parser: &mut Parser<'_>) -> Result<Command, SqlError> {
+    if let Some(cursor) = CursorCommand::parse(parser)? {
+        return Ok(Command::Cursor(cursor));
+    }
+    if parser.parse_keyword(Keyword::COPY) {
+        return Ok(Command::Copy(Copy::parse(parser)?.into()));
+    }
+    parser.parse_statement().map(Command::Sql).map_err(error_of)
+}
+
+/// What is wrong with a text, of which the parser does not know all that PostgreSQL has.
+#[cold]
+fn known_gap(text: &str, error: SqlError) -> SqlError {
+    let words: Vec<_> = text.split_whitespace().map(str::to_ascii_lowercase).collect();
+    match words.windows(3).any(|words| words == ["where", "current", "of"]) {
+        true => SqlError::unsupported("WHERE CURRENT OF"),
+        false => error,
+    }
+}
+
+pub(crate) fn syntax_error(token: &Token) -> SqlError {
+    let what = if *token == Token::EOF { "at end of input".to_owned() } else { format!("at or near \"{token}\"") };
+    SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error {what}"))
 }
 
 /// The expression that a text is.
@@ -202,6 +259,6 @@ pub(crate) fn expression(text: &str) -> Result<ast::Expr, SqlError> {
     let expr = parser.parse_expr().map_err(error_of)?;
     match parser.peek_token().token {
         Token::EOF => Ok(expr),
-        other => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
+        other => Err(syntax_error(&other)),
     }
 }

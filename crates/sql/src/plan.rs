@@ -7,6 +7,7 @@ use polychron_base::TableId;
 
 use crate::bind::{Aggregate, Window, WindowCall};
 use crate::catalog::{ForeignKey, Table};
+use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::functions::Function;
 use crate::sequences::Drawn;
@@ -26,6 +27,8 @@ pub(crate) enum Node {
     Nothing,
     /// Rows of expressions over no row.
     Rows(Vec<Vec<Expr>>),
+    /// The statement's parameters as rows, whose values are for these columns of a table.
+    Given(Vec<usize>),
     Scan(Scan),
     /// The integers from the first expression to the second one, as many steps apart as the third one says.
     Series(Box<[Expr; 3]>),
@@ -117,7 +120,7 @@ impl Node {
             Self::Nothing => 0,
             Self::Series(_) => 1,
             Self::Rows(rows) => rows.first().map_or(0, Vec::len),
-            Self::Scan(scan) => scan.columns.len(),
+            Self::Given(columns) | Self::Scan(Scan { columns, .. }) => columns.len(),
             Self::Filter { input, .. } | Self::Sort { input, .. } => input.width(),
             Self::Distinct { input, .. } | Self::Limit { input, .. } => input.width(),
             Self::Without { left, .. } | Self::Recursive { first: left, .. } => left.width(),
@@ -137,7 +140,7 @@ impl Node {
     pub(crate) fn each_expr(&mut self, depth: usize, visit: &mut dyn FnMut(&mut Expr, usize)) {
         let mut each = |expr: &mut Expr| visit(expr, depth);
         match self {
-            Self::Nothing | Self::Kept { .. } | Self::Working { .. } => {}
+            Self::Nothing | Self::Given(_) | Self::Kept { .. } | Self::Working { .. } => {}
             Self::Rows(rows) => rows.iter_mut().flatten().for_each(each),
             Self::Series(parts) => parts.iter_mut().for_each(each),
             Self::Scan(scan) => {
@@ -192,9 +195,7 @@ impl Node {
             Self::Append(inputs) => inputs.iter_mut().for_each(|input| input.each_expr(depth, visit)),
         }
     }
-}
 
-impl Node {
     /// Whether its rows come in this order by themselves, from an index that has it. An index that has the opposite order is read backward from now on.
     pub(crate) fn is_sorted(&mut self, keys: &[SortKey]) -> bool {
         let order = |key: &SortKey| {
@@ -486,6 +487,8 @@ pub(crate) struct ForeignKeys {
     pub(crate) tables: HashMap<TableId, TableKeys>,
     /// The connection that is told what its transaction has to look at before it commits.
     pub(crate) drawn: Option<Arc<Drawn>>,
+    /// The rows are a batch of a COPY: parents in the same table may come later.
+    pub(crate) is_copy: bool,
 }
 
 /// The foreign keys that lead from a table and to it, and its CHECKs.
@@ -551,7 +554,7 @@ impl Plan {
     /// The query whose rows are the lines of a plan.
     pub(crate) fn in_words(plan: &Self) -> Self {
         let lines = crate::explain::lines(plan).into_iter();
-        let rows = lines.map(|line| vec![Expr::Constant(crate::datum::OwnedDatum::Text(line.into()))]).collect();
+        let rows = lines.map(|line| vec![Expr::Constant(OwnedDatum::Text(line.into()))]).collect();
         let columns = vec![OutputColumn { name: "QUERY PLAN".to_owned(), of: crate::types::Type::Text.into() }];
         Self::Query { node: Node::Rows(rows), columns }
     }
@@ -585,7 +588,7 @@ impl Plan {
 pub(crate) fn conjuncts(condition: Expr, parts: &mut Vec<Expr>) {
     match condition {
         Expr::And(inner) => inner.into_iter().for_each(|part| conjuncts(part, parts)),
-        Expr::Constant(ref value) if matches!(value.get(), crate::datum::Datum::Bool(true)) => {}
+        Expr::Constant(ref value) if matches!(value.get(), Datum::Bool(true)) => {}
         other => parts.push(other),
     }
 }

@@ -16,7 +16,7 @@ use crate::connection::{Connection, is_plain};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
-use crate::parse;
+use crate::parse::{self, Command};
 use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
 use crate::statement::{Action, Statement};
@@ -117,12 +117,14 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// As [`Connection::execute`]; and values of parameters that do not fit the types which the text gives them.
     pub fn answer(&mut self, text: &str, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
         self.session.check_thread()?;
-        let known = self.cache.bound.get(text).filter(|bound| self.may_run(bound)).cloned();
-        let ended = match known.map_or_else(|| self.bound_text(text), |bound| Ok(Some(bound))) {
-            Ok(Some(bound)) => self.run_bound(&bound, parameters),
-            Ok(None) => self.run_unbound(text, parameters),
-            Err(error) => Err(self.fail(error)),
-        };
+        let ended = self.limited(|connection| {
+            let known = connection.cache.bound.get(text).filter(|bound| connection.may_run(bound)).cloned();
+            match known.map_or_else(|| connection.bound_text(text), |bound| Ok(Some(bound))) {
+                Ok(Some(bound)) => connection.run_bound(&bound, parameters),
+                Ok(None) => connection.run_unbound(text, parameters),
+                Err(error) => Err(connection.fail(error)),
+            }
+        });
         self.finish_definitions();
         ended
     }
@@ -144,27 +146,33 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// As there.
     pub fn answer_prepared(&mut self, prepared: &mut Prepared, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
         self.session.check_thread()?;
-        let is_ready = prepared.bound.as_ref().is_some_and(|bound| self.may_run(bound));
-        let bound = if is_ready { Ok(prepared.bound.clone()) } else { self.bound_text(&prepared.text) };
-        let ended = match bound {
-            Ok(Some(bound)) => {
-                let ended = self.run_bound(&bound, parameters);
-                prepared.bound = Some(bound);
-                ended
+        let ended = self.limited(|connection| {
+            let is_ready = prepared.bound.as_ref().is_some_and(|bound| connection.may_run(bound));
+            let bound = if is_ready { Ok(prepared.bound.clone()) } else { connection.bound_text(&prepared.text) };
+            match bound {
+                Ok(Some(bound)) => {
+                    let ended = connection.run_bound(&bound, parameters);
+                    prepared.bound = Some(bound);
+                    ended
+                }
+                Ok(None) => connection.run_unbound(&prepared.text, parameters),
+                Err(error) => Err(connection.fail(error)),
             }
-            Ok(None) => self.run_unbound(&prepared.text, parameters),
-            Err(error) => Err(self.fail(error)),
-        };
+        });
         self.finish_definitions();
         ended
     }
 
     /// The statement of a text, if it only reads or changes rows.
     fn bound_text(&mut self, text: &str) -> Result<Option<Arc<Bound>>, SqlError> {
-        let statements = parse::statements(text)?;
-        let [statement] = &statements[..] else {
-            let message = "cannot insert multiple commands into a prepared statement";
-            return if statements.is_empty() { Ok(None) } else { Err(SqlError::new(SqlState::SYNTAX_ERROR, message)) };
+        let commands = parse::commands(text)?;
+        let statement = match &commands[..] {
+            [Command::Sql(statement)] => statement,
+            [] | [_] => return Ok(None),
+            _ => {
+                let message = "cannot insert multiple commands into a prepared statement";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
         };
         if !is_plain(statement) {
             return Ok(None);

@@ -243,6 +243,9 @@ pub(crate) struct Drawn {
     is_used: AtomicBool,
 }
 
+/// The most rows of a COPY that come before their parents.
+const MOST_POSTPONED: usize = 1_000_000;
+
 #[derive(Debug, Default)]
 struct DrawnInner {
     /// The last numbers that it was given, by the sequences' own.
@@ -258,6 +261,8 @@ struct DrawnInner {
     unsaved: Vec<Arc<Sequence>>,
     /// What is to be looked at before the transaction commits.
     deferred: Vec<Check>,
+    /// What is to be looked at when the COPY under way has all of its rows.
+    postponed: Vec<Check>,
     /// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
     all_deferred: Option<bool>,
     named_deferred: HashMap<String, bool>,
@@ -316,6 +321,7 @@ impl Drawn {
         inner.given.clear();
         inner.again = 0;
         inner.deferred.clear();
+        inner.postponed.clear();
         inner.all_deferred = None;
         inner.named_deferred.clear();
         self.is_used.store(!inner.unsaved.is_empty(), Ordering::Relaxed);
@@ -347,6 +353,25 @@ impl Drawn {
         self.inner().deferred.push(check);
     }
 
+    /// A key of a COPY does not hold yet.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn postpone(&self, check: Check) -> Result<(), SqlError> {
+        let postponed = &mut self.inner().postponed;
+        if postponed.len() == MOST_POSTPONED {
+            let detail = format!("Of a COPY, at most {MOST_POSTPONED} rows may come before their parents.");
+            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail));
+        }
+        postponed.push(check);
+        Ok(())
+    }
+
+    /// What is to be looked at behind the rows of a COPY.
+    pub(crate) fn take_postponed(&self) -> Vec<Check> {
+        if self.is_used() { std::mem::take(&mut self.inner().postponed) } else { Vec::new() }
+    }
+
     /// How much is deferred; what comes behind it later may be undone.
     pub(crate) fn deferred_count(&self) -> usize {
         self.inner().deferred.len()
@@ -375,6 +400,7 @@ impl Drawn {
     pub(crate) fn repeat(&self) {
         let mut inner = self.inner();
         inner.again = 0;
+        inner.postponed.clear();
         inner.deferred.clear();
     }
 }

@@ -9,6 +9,7 @@
 //! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
+mod cursors;
 mod replay;
 mod script;
 
@@ -18,10 +19,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::redo::Answers;
-use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive};
+use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive, limits};
 
 use crate::context::{Now, now};
 use crate::control::Modes;
+use crate::cursors::Cursor;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
@@ -30,11 +32,12 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::resident::{self, Resident};
 use crate::rows::Rows;
+use crate::sequences::Drawn;
 use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::tape::{Tape, lend};
 use crate::text::Zone;
 
-use script::{Drawn, Mark, Script};
+use script::{Mark, Script};
 
 /// Where a transaction that ends leaves the worker.
 struct Home<W> {
@@ -87,9 +90,12 @@ pub(crate) struct Session<W: Interactive + 'static> {
     scratch: Scratch,
     /// What the latest transaction has defined that has ended, and whether it has committed.
     ended: Option<(Script, bool)>,
-    drawn: Drawn,
+    drawn: Arc<Drawn>,
     /// Whether a transaction that conflicts is run again.
     pub(crate) is_replayed: bool,
+    pub(crate) cursors: Vec<Cursor>,
+    /// How many cursors were declared.
+    cursor_count: u64,
 }
 
 /// A plan that may have to run again, and the values of its parameters.
@@ -126,8 +132,10 @@ impl<W: Interactive + 'static> Session<W> {
     /// `needs` is dropped behind the worker.
     pub(crate) fn new(worker: W, answers: Answers, needs: Option<Needs>) -> Self {
         let home = Arc::new(Home { worker: Mutex::default(), _needs: needs });
-        let (ended, drawn, scratch) = (None, Drawn::default(), Scratch::default());
-        Self { worker: Some(Box::new(worker)), home, answers, block: None, scratch, ended, drawn, is_replayed: true }
+        let (ended, drawn, scratch) = (None, Arc::<Drawn>::default(), Scratch::default());
+        let (worker, is_replayed) = (Some(Box::new(worker)), true);
+        let (cursors, cursor_count) = (Vec::new(), 0);
+        Self { worker, home, answers, block: None, scratch, ended, drawn, is_replayed, cursors, cursor_count }
     }
 
     /// The worker, which no transaction has.
@@ -156,7 +164,7 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// What the connection knows of sequences.
-    pub(crate) fn drawn(&self) -> &Drawn {
+    pub(crate) fn drawn(&self) -> &Arc<Drawn> {
         &self.drawn
     }
 
@@ -220,12 +228,13 @@ impl<W: Interactive + 'static> Session<W> {
                 Err(error) => error,
             };
             if !error.is_conflict() || !self.begin_again(zone) {
-                break Err(SqlError::of_engine(error));
+                break Err(SqlError::of_engine(limits::check().err().unwrap_or(error)));
             }
             if let Err(error) = self.check_deferred(zone) {
                 break Err(error);
             }
         };
+        self.end_cursors(matches!(ended, Ok(true)));
         self.ended = self.block.take().map(|block| (block.script, matches!(ended, Ok(true)))).or(self.ended.take());
         ended
     }
@@ -233,6 +242,7 @@ impl<W: Interactive + 'static> Session<W> {
     /// Rolls the transaction back.
     pub(crate) fn roll_back(&mut self) {
         let Some(block) = self.block.take() else { return };
+        self.end_cursors(false);
         if let Some(Ok(transaction)) = block.transaction.map(Resident::take) {
             transaction.rollback();
         }
@@ -344,12 +354,14 @@ impl<W: Interactive + 'static> Session<W> {
         let is_lost = matches!(&failure, Failure::Engine(error) if error.is_conflict());
         let keeps = block.is_explicit && !block.savepoints.is_empty() && !is_lost;
         let ended = if keeps { None } else { block.transaction.take() };
-        if !block.is_explicit {
+        if !self.is_explicit() {
+            self.end_cursors(false);
             self.ended = self.block.take().map(|block| (block.script, false));
         }
         let ended = ended.and_then(|transaction| transaction.take().ok());
         let is_consistent = ended.is_none_or(Open::rollback);
-        if is_consistent { error_of(failure) } else { SqlError::of_engine(self.conflict()) }
+        // A statement that is called off does not tell what it has read.
+        if is_consistent || limits::check().is_err() { error_of(failure) } else { SqlError::of_engine(self.conflict()) }
     }
 
     /// The latest transaction has ended in a conflict.
@@ -365,7 +377,8 @@ impl<W: Interactive + 'static> Session<W> {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
-        block.savepoints.push((name, savepoint, block.script.mark(self.drawn.deferred_count())));
+        let mark = block.script.mark(self.drawn.deferred_count(), self.cursor_count);
+        block.savepoints.push((name, savepoint, mark));
     }
 
     /// Forgets a savepoint, and those that were set later.
@@ -391,6 +404,7 @@ impl<W: Interactive + 'static> Session<W> {
                 block.has_failed = false;
                 let mark = block.savepoints[position].2.clone();
                 block.script.return_to(&mark, &self.drawn);
+                self.cursors.retain(|cursor| cursor.has_survived || cursor.number <= mark.cursors);
                 Ok(())
             }
             Err(error) => {

@@ -116,6 +116,9 @@ impl Statement {
         let action = match statement {
             ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
                 crate::explain::check_options(options.as_deref().unwrap_or_default())?;
+                if matches!(**statement, ast::Statement::Copy { .. }) {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"COPY\""));
+                }
                 let inner = Self::bind(catalog, statement, parameters, drawn)?;
                 binder.parameters = inner.parameters;
                 match inner.action {
@@ -123,6 +126,9 @@ impl Statement {
                     Action::Run(plan) => Action::Run(Plan::in_words(&plan)),
                     _ => return Err(SqlError::unsupported("EXPLAIN of a statement without a plan")),
                 }
+            }
+            ast::Statement::Copy { source: ast::CopySource::Table { table_name, columns }, to, .. } => {
+                Action::Run(binder.copy(table_name, columns, *to)?)
             }
             other => match binder.statement(other)? {
                 Some(action) => action,
@@ -244,6 +250,17 @@ pub(crate) fn answer_into<T: Transaction>(
     rows.set_count(count);
     rows.set_notices(std::mem::take(&mut scratch.notices));
     Ok(())
+}
+
+/// Runs a plan in a transaction, and shows each row of its answer to `out`; the number of rows is the answer.
+pub(crate) fn each_row<T: Transaction>(
+    (plan, parameters): Planned<'_>,
+    transaction: &mut T,
+    zone: &Zone,
+    now: Now<'_>,
+    out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
+) -> Result<u64, Failure> {
+    run(plan, transaction, (parameters, zone, now), &mut Scratch::default(), out)
 }
 
 /// Runs a plan in a transaction. `out` gets the rows that it answers with; the number of rows is the answer.

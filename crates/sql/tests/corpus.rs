@@ -34,6 +34,35 @@ fn shown(outcome: &Outcome) -> impl Iterator<Item = String> {
     })
 }
 
+/// As [`whole_answer`], with the data of a COPY behind a line `<<`, and with what errors say of their place.
+fn copied<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
+    if !text.starts_with("COPY") {
+        return whole_answer(connection, text);
+    }
+    let (statement, data) =
+        text.split_once("\n<<\n").map_or((text, String::new()), |(it, data)| (it, format!("{data}\n")));
+    let mut out = Vec::new();
+    let ended = if statement.contains(" FROM STDIN") {
+        connection.copy_in(statement).and_then(|mut copy| {
+            copy.write(data.as_bytes())?;
+            copy.finish()
+        })
+    } else {
+        connection.copy_out(statement, &mut out)
+    };
+    let mut answer = if ended.is_ok() { String::from_utf8(out).unwrap() } else { String::new() };
+    answer += &match &ended {
+        Ok(count) => format!("COPY {count}"),
+        Err(error) => format!("ERROR {}: {}", error.state(), error.message()),
+    };
+    if let Err(error) = &ended {
+        let more = [("DETAIL", error.detail()), ("CONTEXT", error.context())];
+        let more = more.iter().filter_map(|(what, line)| Some(format!("\n{what}: {}", (*line)?)));
+        answer.extend(more);
+    }
+    answer
+}
+
 /// Plans are shown in words.
 #[test]
 fn explain() {
@@ -132,4 +161,5 @@ macro_rules! corpus {
 corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, levels);
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
-corpus!(whole_answer: transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views, procedures);
+corpus!(copied: copy);
+corpus!(whole_answer: cursors, transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views, procedures);

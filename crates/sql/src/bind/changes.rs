@@ -9,7 +9,7 @@ use super::joins::filtered;
 use super::query::null;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Identity, Index, Table};
+use crate::catalog::{Column, Identity, Index, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::outcome::Notice;
@@ -122,6 +122,47 @@ impl Binder<'_> {
         let given = given.map(|(at, column)| Some(Typed::new(Expr::Column(at), column.of))).collect();
         let columns = self.insert_row(targets, given)?;
         Ok(Node::Project { input: Box::new(bound.node), columns })
+    }
+
+    /// What inserts the rows of a COPY, which are the parameters, or what its rows come from.
+    pub(crate) fn copy(
+        &mut self,
+        name: &ast::ObjectName,
+        columns: &[ast::Ident],
+        is_to: bool,
+    ) -> Result<Plan, SqlError> {
+        let name = object_name(name)?;
+        let kind = match self.catalog.object(&name)? {
+            Some(Object::View(_)) => Some("view"),
+            Some(Object::Sequence(_)) => Some("sequence"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            let message = format!("cannot copy {} {kind} \"{name}\"", if is_to { "from" } else { "to" });
+            let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
+            let has_rows = is_to && kind == "view";
+            return Err(if has_rows { error.with_hint("Try the COPY (SELECT ...) TO variant.") } else { error });
+        }
+        let table = self.catalog.table(&name)?;
+        let names: Vec<_> = columns.iter().map(|column| ast::ObjectName::from(vec![column.clone()])).collect();
+        let columns = self.insert_targets(&table, &names)?;
+        if is_to {
+            let named = columns.iter().map(|&at| &table.columns[at]);
+            let named = named.map(|column| OutputColumn { name: column.name.clone(), of: column.of }).collect();
+            return Ok(Plan::Query { node: Node::Scan(Scan { table, columns, path: Path::ALL }), columns: named });
+        }
+        // Columns with numbers of their own take what is given.
+        let overriding = Some(ast::InsertOverriding::System);
+        let given = columns.iter().enumerate();
+        let given = given.map(|(number, &at)| Some(Typed::new(Expr::Column(number), table.columns[at].of))).collect();
+        let targets = Targets { table: &table, columns, overriding };
+        let row = self.insert_row(&targets, given)?;
+        let source = Node::Project { input: Box::new(Node::Given(targets.columns)), columns: row };
+        let (checks, mut keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
+        if let Some(keys) = Arc::get_mut(&mut keys) {
+            keys.is_copy = true;
+        }
+        Ok(Plan::Insert { table, source, checks, keys, on_conflict: OnConflict::Fail, returning: None })
     }
 
     /// All columns of a row, of which some are given; `None` stands for the default.

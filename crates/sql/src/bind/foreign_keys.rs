@@ -43,7 +43,7 @@ impl Binder<'_> {
             }
             tables.insert(table.id, keys);
         }
-        Ok(Arc::new(ForeignKeys { tables, drawn: Some(self.drawn.clone()) }))
+        Ok(Arc::new(ForeignKeys { tables, drawn: Some(self.drawn.clone()), is_copy: false }))
     }
 
     fn link(

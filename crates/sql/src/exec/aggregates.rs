@@ -120,6 +120,7 @@ pub(super) fn aggregate(
     })?;
     exec.give_arena(arena);
     for Group { set, values, states } in &groups {
+        exec.tick()?;
         let results = aggregates.iter().zip(states).map(|(aggregate, state)| state.result(aggregate, &sets[*set]));
         let results = results.collect::<Result<Vec<_>, _>>()?;
         let row: Vec<_> = values.iter().chain(&results).map(OwnedDatum::get).collect();
@@ -138,6 +139,7 @@ pub(super) fn step<'a>(
     context: &Context<'a>,
     exec: &mut Exec<'_>,
 ) -> Result<(), Failure> {
+    exec.tick()?;
     if let Some(filter) = &aggregate.filter
         && !filter.holds(row, context)?
     {

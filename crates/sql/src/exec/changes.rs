@@ -62,11 +62,38 @@ pub(super) fn insert(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
-    let (mut count, mut notes, table) = (0, Notes::new(keys), target.table);
+    let (mut notes, rows) = (Notes::new(keys), gathered(source, exec, context)?);
+    if keys.is_copy {
+        // As PostgreSQL has it: no key is looked at before all rows of a batch are checked.
+        for (at, row) in rows.iter().enumerate() {
+            target.check(row, exec, context).map_err(|failure| failure.at_row(at))?;
+        }
+    }
+    let mut at = 0;
+    let inserted = insert_rows((target, &mut notes), (rows, &mut at), on_conflict, exec, context, out);
+    let count = inserted.map_err(|failure| failure.at_row(at))?;
+    notes.finish(exec, context)?;
+    Ok(count)
+}
+
+/// Inserts rows; `at` is the one under way.
+fn insert_rows(
+    (target, notes): (&Target<'_>, &mut Notes<'_>),
+    (rows, at): (Vec<Row>, &mut usize),
+    on_conflict: &OnConflict,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<u64, Failure> {
+    let (mut count, table) = (0, target.table);
     // The keys that the statement has written, where it may meet them again.
     let mut written = HashSet::new();
-    for row in gathered(source, exec, context)? {
-        target.check(&row, exec, context)?;
+    for (number, row) in rows.into_iter().enumerate() {
+        *at = number;
+        exec.tick()?;
+        if !notes.is_copy() {
+            target.check(&row, exec, context)?;
+        }
         let (key, stored) = stored(table, &row)?;
         let row = match exec.access.insert(table.id, &key, stored.as_row())? {
             Insertion::Inserted => {
@@ -102,7 +129,6 @@ pub(super) fn insert(
         count += 1;
         answered(target.returning, &row, exec, context, out)?;
     }
-    notes.finish(exec, context)?;
     Ok(count)
 }
 
@@ -160,6 +186,7 @@ pub(super) fn update(
 ) -> Result<u64, Failure> {
     let (mut count, mut notes) = (0, Notes::new(keys));
     for mut row in gathered(source, exec, context)? {
+        exec.tick()?;
         let values = row.split_off(target.table.columns.len());
         let old = notes.needs_old(target.table).then(|| row.clone());
         let row = change(target, row, (set, values), exec, context)?;
@@ -235,6 +262,7 @@ pub(super) fn delete(
 ) -> Result<u64, Failure> {
     let (mut count, mut notes) = (0, Notes::new(keys));
     for row in gathered(source, exec, context)? {
+        exec.tick()?;
         let key = key_of(table, &row)?;
         exec.access.delete(table.id, &key)?;
         count += 1;

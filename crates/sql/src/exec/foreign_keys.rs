@@ -128,6 +128,11 @@ impl<'p> Notes<'p> {
         Self { keys, notes: VecDeque::new() }
     }
 
+    /// Whether the rows are a batch of a COPY.
+    pub(super) fn is_copy(&self) -> bool {
+        self.keys.is_copy
+    }
+
     /// A row was inserted.
     pub(super) fn inserted(&mut self, table: &Table, row: &[OwnedDatum]) {
         let Some(keys) = self.keys.tables.get(&table.id) else { return };
@@ -198,6 +203,12 @@ impl<'p> Notes<'p> {
         for check in checks {
             match &self.keys.drawn {
                 Some(drawn) if drawn.is_deferred(&check.link.key) => drawn.defer(check),
+                Some(drawn) if self.keys.is_copy && check.link.parent.id == check.link.child.id => {
+                    match check.run(exec, context) {
+                        Err(Failure::Sql(_)) => drawn.postpone(check)?,
+                        ran => ran?,
+                    }
+                }
                 _ => check.run(exec, context)?,
             }
         }

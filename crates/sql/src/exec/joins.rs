@@ -30,6 +30,7 @@ pub(super) fn join(
         let values = keys.iter().map(|(of_left, _)| of_left.eval(row, &inner)).collect::<Result<Vec<_>, _>>()?;
         let mut has_match = false;
         for &at in table.equal(&values) {
+            exec.tick()?;
             let both: Vec<_> = row.iter().copied().chain(table.rows[at].iter().map(OwnedDatum::get)).collect();
             if on.as_ref().map_or(Ok(true), |on| on.holds(&both, &inner))? {
                 (has_match, is_matched[at]) = (true, true);

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use bumpalo::Bump;
 use hashbrown::HashMap;
 use polychron_base::Error;
+use polychron_engine::limits;
 
 use crate::access::Access;
 use crate::context::Context;
@@ -34,6 +35,13 @@ pub(crate) enum Failure {
     Sql(SqlError),
     /// The transaction has failed, or conflicts.
     Engine(Error),
+}
+
+impl Failure {
+    /// The same about one of the rows that a statement inserts.
+    fn at_row(self, row: usize) -> Self {
+        if let Self::Sql(error) = self { Self::Sql(error.at_row(row)) } else { self }
+    }
 }
 
 impl From<SqlError> for Failure {
@@ -78,6 +86,9 @@ pub(crate) struct Shared {
     results: OnceCell<Box<Results>>,
     /// What the client is to know.
     notices: RefCell<Vec<Notice>>,
+    /// Whether something can call the statement off, and how many steps it has taken.
+    is_limited: bool,
+    steps: Cell<u32>,
 }
 
 /// What parts of a statement have answered; most statements have none.
@@ -103,6 +114,8 @@ impl Default for Shared {
             failure: Cell::default(),
             results: OnceCell::new(),
             notices: RefCell::default(),
+            is_limited: limits::are_set(),
+            steps: Cell::default(),
         }
     }
 }
@@ -136,7 +149,21 @@ const KEPT_ARENAS: usize = 8;
 const KEPT_BYTES: usize = 16 << 10;
 
 /// What sorts, groups and distinct rows of a statement may take, in bytes (`work_mem`).
-const WORK_MEMORY: usize = 256 << 20;
+pub(crate) const WORK_MEMORY: usize = 256 << 20;
+
+/// What a row takes that is kept.
+pub(crate) fn bytes_of(row: &[Datum<'_>]) -> usize {
+    let of = |datum: &Datum<'_>| match datum {
+        Datum::Text(text) | Datum::Json(text) => text.len(),
+        Datum::Array(array) => array.bytes().len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    size_of_val(row) + row.iter().map(of).sum::<usize>() + 32
+}
+
+/// How many steps are taken before it is looked whether the statement may go on.
+const STEPS: u32 = 256;
 
 impl<'t> Exec<'t> {
     pub(crate) fn new(access: &'t dyn Access, shared: &'t Shared) -> Self {
@@ -154,13 +181,8 @@ impl<'t> Exec<'t> {
 
     /// Counts memory of a row that is kept, and tells how much it is.
     fn keep(&self, row: &[Datum<'_>]) -> Result<usize, Failure> {
-        let of = |datum: &Datum<'_>| match datum {
-            Datum::Text(text) | Datum::Json(text) => text.len(),
-            Datum::Array(array) => array.bytes().len(),
-            Datum::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        };
-        self.take(size_of_val(row) + row.iter().map(of).sum::<usize>() + 32)
+        self.tick()?;
+        self.take(bytes_of(row))
     }
 
     /// Counts memory that is kept, and tells how much it is.
@@ -171,6 +193,26 @@ impl<'t> Exec<'t> {
         };
         self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
         Ok(bytes)
+    }
+
+    fn is_limited(&self) -> bool {
+        self.shared.is_limited
+    }
+
+    /// Whether the statement may go on: asked between pieces of work.
+    fn check(&self) -> Result<(), Failure> {
+        if self.shared.is_limited { Ok(limits::check()?) } else { Ok(()) }
+    }
+
+    /// As [`Exec::check`], of the step of a loop: most of them look at nothing.
+    #[inline]
+    fn tick(&self) -> Result<(), Failure> {
+        if !self.shared.is_limited {
+            return Ok(());
+        }
+        let steps = self.shared.steps.get().wrapping_add(1);
+        self.shared.steps.set(steps);
+        if steps.is_multiple_of(STEPS) { self.check() } else { Ok(()) }
     }
 
     /// Notes that what was taken since there were `before` bytes is kept up to the end of the statement.
@@ -241,17 +283,16 @@ fn first_of(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
+    exec.tick()?;
     match node {
         Node::Nothing => out(exec, &[]),
-        Node::Rows(rows) => {
-            let mut arena = exec.take_arena();
-            for row in rows {
-                if projected(row, &[], exec, &context.with_arena(&arena), out)? == Flow::Enough {
+        Node::Rows(rows) => written(rows, exec, context, out),
+        Node::Given(columns) => {
+            for row in context.parameters.chunks(columns.len().max(1)) {
+                if out(exec, row)? == Flow::Enough {
                     return Ok(Flow::Enough);
                 }
-                arena.reset();
             }
-            exec.give_arena(arena);
             Ok(Flow::More)
         }
         Node::Scan(scan) => scans::scan(scan, exec, context, out),
@@ -303,6 +344,24 @@ fn first_of(
     }
 }
 
+/// Pushes rows of expressions over no row.
+fn written(
+    rows: &[Vec<Expr>],
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut arena = exec.take_arena();
+    for row in rows {
+        if projected(row, &[], exec, &context.with_arena(&arena), out)? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+        arena.reset();
+    }
+    exec.give_arena(arena);
+    Ok(Flow::More)
+}
+
 fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
     let mut values = [0; 3];
     for (value, part) in values.iter_mut().zip(parts) {
@@ -314,6 +373,7 @@ fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &m
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero").into());
     }
     while if step > 0 { at <= last } else { at >= last } {
+        exec.tick()?;
         if out(exec, &[Datum::Int(at)])? == Flow::Enough {
             return Ok(Flow::Enough);
         }
@@ -330,6 +390,7 @@ fn pushed<'r>(
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
     for row in rows {
+        exec.tick()?;
         let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
         if out(exec, &row)? == Flow::Enough {
             return Ok(Flow::Enough);

@@ -67,6 +67,7 @@ pub(super) fn scan(
     };
     let mut limit = PIECES.0;
     loop {
+        exec.check()?;
         let Some(last) = piece(scan, (&lower, &upper), limit, &arena, exec, out)? else { return Ok(Flow::Enough) };
         arena.reset();
         match last {

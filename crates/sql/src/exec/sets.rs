@@ -158,6 +158,7 @@ pub(super) fn expand(
             .map(|value| if let Datum::Array(array) = value { Some(array.items()) } else { None })
             .collect();
         for number in 1..=count {
+            exec.tick()?;
             let mut made = bumpalo::collections::Vec::with_capacity_in(row.len() + calls.len() + 1, inner.arena);
             made.extend_from_slice(row);
             for (items, (_, width)) in left.iter_mut().zip(calls) {

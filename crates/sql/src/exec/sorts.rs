@@ -38,15 +38,71 @@ pub(super) fn sort(
         }
         rows.push(Row { values, row: owned(row), bytes: exec.keep(row)? });
         if rows.len() >= room {
-            rows.sort_by(|one, other| compare(keys, &one.values, &other.values));
+            sort_by(&mut rows, exec, &|one, other| compare(keys, &one.values, &other.values))?;
             exec.forget(rows.drain(most..).map(|row| row.bytes).sum());
             first = most;
         }
         Ok(Flow::More)
     })?;
     exec.give_arena(arena);
-    rows.sort_by(|one, other| compare(keys, &one.values, &other.values));
+    sort_by(&mut rows, exec, &|one, other| compare(keys, &one.values, &other.values))?;
     pushed(rows.iter().map(|row| &row.row), exec, out)
+}
+
+/// How many rows are sorted before it is looked whether the statement may go on.
+const RUN: usize = 16 << 10;
+
+/// Sorts, stably. A statement that can be called off sorts runs, and merges them: between two steps it looks whether it was.
+pub(super) fn sort_by<T>(
+    rows: &mut Vec<T>,
+    exec: &Exec<'_>,
+    order: &dyn Fn(&T, &T) -> Ordering,
+) -> Result<(), Failure> {
+    if rows.len() <= RUN || !exec.is_limited() {
+        rows.sort_by(order);
+        return Ok(());
+    }
+    let mut all = std::mem::take(rows).into_iter();
+    let mut runs = Vec::new();
+    loop {
+        let mut run: Vec<_> = all.by_ref().take(RUN).collect();
+        if run.is_empty() {
+            break;
+        }
+        run.sort_by(order);
+        exec.check()?;
+        runs.push(run);
+    }
+    while runs.len() > 1 {
+        let mut merged = Vec::with_capacity(runs.len().div_ceil(2));
+        let mut pairs = runs.into_iter();
+        while let Some(first) = pairs.next() {
+            merged.push(match pairs.next() {
+                Some(second) => merge(first, second, exec, order)?,
+                None => first,
+            });
+        }
+        runs = merged;
+    }
+    *rows = runs.pop().unwrap_or_default();
+    Ok(())
+}
+
+fn merge<T>(
+    first: Vec<T>,
+    second: Vec<T>,
+    exec: &Exec<'_>,
+    order: &dyn Fn(&T, &T) -> Ordering,
+) -> Result<Vec<T>, Failure> {
+    let mut merged = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+    while let (Some(one), Some(other)) = (first.peek(), second.peek()) {
+        exec.tick()?;
+        merged.extend(if order(other, one).is_lt() { second.next() } else { first.next() });
+    }
+    merged.extend(first);
+    merged.extend(second);
+    Ok(merged)
 }
 
 /// The order of two rows' values of the keys.

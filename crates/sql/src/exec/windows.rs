@@ -78,9 +78,9 @@ pub(super) fn windows(
     exec.give_arena(arena);
     let by_partition: Vec<_> = window.partition.iter().map(|expr| SortKey::rising(expr.clone())).collect();
     let is_together = |one: &Row, other: &Row| sorts::compare(&by_partition, &one.partition, &other.partition);
-    rows.sort_by(|one, other| {
+    sorts::sort_by(&mut rows, exec, &|one, other| {
         is_together(one, other).then_with(|| sorts::compare(&window.order, &one.order, &other.order))
-    });
+    })?;
     for rows in rows.chunk_by(|one, other| is_together(one, other).is_eq()) {
         let partition = Partition::of(rows, &window.order);
         if partition.push((window, calls), exec, context, out)? == Flow::Enough {
@@ -119,6 +119,7 @@ impl<'r> Partition<'r> {
         let mut results: Vec<OwnedDatum> = Vec::new();
         let uses_frame = calls.iter().any(|call| call.function.uses_frame());
         for at in 0..self.rows.len() {
+            exec.tick()?;
             let frame = if uses_frame { self.frame(at, window, context)? } else { self.whole() };
             results.clear();
             for (call, memory) in calls.iter().zip(&mut memories) {

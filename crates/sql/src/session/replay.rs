@@ -5,7 +5,7 @@
 //! again what they gave.
 
 use polychron_engine::open::Open;
-use polychron_engine::{Error, Interactive, Operations};
+use polychron_engine::{Error, Interactive, Operations, limits};
 use polychron_sync::Backoff;
 
 use super::{HERE, Session};
@@ -29,6 +29,9 @@ impl<W: Interactive + 'static> Session<W> {
     pub(super) fn recover(&mut self, failure: Failure, zone: &Zone) -> Result<(), Failure> {
         let is_lost = matches!(&failure, Failure::Engine(error) if error.is_conflict());
         let Some(block) = &mut self.block else { return Err(failure) };
+        if matches!(failure, Failure::Engine(_)) && limits::check().is_err() {
+            return Err(failure);
+        }
         if !is_lost && block.is_explicit && !block.savepoints.is_empty() {
             return Err(failure);
         }
@@ -38,7 +41,7 @@ impl<W: Interactive + 'static> Session<W> {
             return Err(failure);
         }
         let conflict = self.conflict();
-        if self.begin_again(zone) { Ok(()) } else { Err(conflict.into()) }
+        if self.begin_again(zone) { Ok(()) } else { Err(limits::check().err().unwrap_or(conflict).into()) }
     }
 
     /// Runs the open transaction again, whose transaction of the engine has conflicted and ended: whether it has answered the same.
@@ -53,7 +56,7 @@ impl<W: Interactive + 'static> Session<W> {
             match &mut self.block {
                 // What this thread itself has committed between two attempts, it may commit between the next two.
                 Some(block) if block.replays > 0 && waits_for_itself => return false,
-                Some(block) if block.replays < REPLAYS => block.replays += 1,
+                Some(block) if block.replays < REPLAYS && limits::check().is_ok() => block.replays += 1,
                 _ => return false,
             }
             backoff.wait();

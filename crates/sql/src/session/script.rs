@@ -16,15 +16,19 @@ use crate::catalog::{Changes, Object};
 use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
-use crate::exec::Failure;
-use crate::exec::foreign_keys::run_deferred;
+use crate::exec::foreign_keys::{Check, run_deferred};
+use crate::exec::{self, Failure};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
+use crate::sequences::Drawn;
 use crate::text::Zone;
 
 /// The most statements that are done again.
 const LONGEST: usize = 20_000;
+
+/// The most bytes of values that are kept for them: those of COPY are many.
+pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// A statement that the transaction has run.
 pub(super) struct Item {
@@ -40,7 +44,9 @@ pub(crate) struct Script {
     pub(super) items: Vec<Item>,
     /// What answers are hashed with.
     hashes: DefaultHashBuilder,
-    /// There were more statements than are kept.
+    /// What the values of their parameters take.
+    bytes: usize,
+    /// There were more statements or values than are kept.
     pub(super) is_cut: bool,
     /// The client has seen what was undone since, or has set what statements have gone by: it is not run again after a conflict.
     pub(crate) runs_once: bool,
@@ -58,6 +64,8 @@ pub(super) struct Mark {
     changes: Changes,
     /// How many checks were deferred.
     deferred: usize,
+    /// How many cursors the session had declared.
+    pub(super) cursors: u64,
 }
 
 /// Hashes a value: two that are shown differently differ, too.
@@ -78,13 +86,31 @@ fn hash(value: Datum<'_>, into: &mut impl Hasher) {
     }
 }
 
+/// The checksum of an answer under way.
+pub(super) struct Sum(<DefaultHashBuilder as BuildHasher>::Hasher);
+
+impl Sum {
+    pub(super) fn add(&mut self, value: Datum<'_>) {
+        hash(value, &mut self.0);
+    }
+
+    pub(super) fn finish(mut self, count: u64) -> u64 {
+        count.hash(&mut self.0);
+        self.0.finish()
+    }
+}
+
 impl Script {
     fn sum<'d>(&self, count: u64, values: impl Iterator<Item = Datum<'d>>, notices: &[Notice]) -> u64 {
-        let mut hasher = self.hashes.build_hasher();
-        count.hash(&mut hasher);
-        notices.iter().for_each(|notice| notice.message.hash(&mut hasher));
-        values.for_each(|value| hash(value, &mut hasher));
-        hasher.finish()
+        let mut sum = self.begin_sum();
+        notices.iter().for_each(|notice| notice.message.hash(&mut sum.0));
+        values.for_each(|value| sum.add(value));
+        sum.finish(count)
+    }
+
+    /// Begins what stands for an answer whose values come one after the other.
+    pub(super) fn begin_sum(&self) -> Sum {
+        Sum(self.hashes.build_hasher())
     }
 
     /// What stands for an answer.
@@ -98,16 +124,25 @@ impl Script {
     }
 
     pub(super) fn push(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], answer: u64) {
-        if self.items.len() == LONGEST {
-            self.is_cut = true;
+        self.bytes += exec::bytes_of(values);
+        if self.items.len() == LONGEST || self.bytes > MOST_BYTES {
+            self.cut();
+        }
+        if self.is_cut {
             return;
         }
         let values = values.iter().map(|value| value.owned()).collect();
         self.items.push(Item { plan: plan.clone(), values, answer });
     }
 
-    pub(super) fn mark(&self, deferred: usize) -> Mark {
-        Mark { items: self.items.len(), changes: self.changes.clone(), deferred }
+    /// What it has done cannot be done again.
+    pub(super) fn cut(&mut self) {
+        self.is_cut = true;
+        self.items = Vec::new();
+    }
+
+    pub(super) fn mark(&self, deferred: usize, cursors: u64) -> Mark {
+        Mark { items: self.items.len(), changes: self.changes.clone(), deferred, cursors }
     }
 
     /// What came behind the mark was undone.
@@ -139,7 +174,8 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn pause(&mut self) -> Result<(), SqlError> {
         let Some(block) = &mut self.block else { return Ok(()) };
         if block.script.is_cut {
-            let what = format!("a definition behind {LONGEST} statements of a transaction");
+            let what =
+                format!("a definition behind {LONGEST} statements, or {MOST_BYTES} bytes of values, of a transaction");
             return Err(self.fail(SqlError::unsupported(what).into()));
         }
         let is_consistent = block.transaction.take().and_then(|it| it.take().ok()).is_none_or(Open::rollback);
@@ -162,15 +198,24 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs the checks that were deferred.
     pub(crate) fn check_deferred(&mut self, zone: &Zone) -> Result<(), SqlError> {
+        self.run_checks(Drawn::take_deferred, zone)
+    }
+
+    /// Runs the checks that have waited for the last row of a COPY.
+    pub(crate) fn check_postponed(&mut self, zone: &Zone) -> Result<(), SqlError> {
+        self.run_checks(Drawn::take_postponed, zone)
+    }
+
+    fn run_checks(&mut self, take: fn(&Drawn) -> Vec<Check>, zone: &Zone) -> Result<(), SqlError> {
         let Some(Block { transaction: Some(transaction), has_failed: false, now, .. }) = &mut self.block else {
             return Ok(());
         };
-        let (deferred, now) = (self.drawn.take_deferred(), Now::At(*now));
-        let ran = transaction.with(|transaction| run_deferred(deferred, transaction, (zone, now))).expect(HERE);
+        let (checks, now) = (take(&self.drawn), Now::At(*now));
+        let ran = transaction.with(|transaction| run_deferred(checks, transaction, (zone, now))).expect(HERE);
         let Err(failure) = ran else { return Ok(()) };
         self.recover(failure, zone).map_err(|failure| self.fail(failure))?;
-        // The statements have deferred their checks again. It ends, because a transaction is run again only so often.
-        self.check_deferred(zone)
+        // The statements have left their checks again. It ends, because a transaction is run again only so often.
+        self.run_checks(take, zone)
     }
 
     /// Notes what a name stands for from now on, and what it stood for before the transaction.
@@ -181,6 +226,3 @@ impl<W: Interactive + 'static> Session<W> {
         }
     }
 }
-
-/// Shared with who draws numbers of sequences.
-pub(super) type Drawn = Arc<crate::sequences::Drawn>;

@@ -1,0 +1,240 @@
+//! COPY FROM: the bytes that the client gives become rows, which are inserted in batches.
+
+use std::io;
+use std::sync::Arc;
+
+use polychron_engine::{Interactive, Protocol};
+
+use super::Copy;
+use super::decoder::{Decoder, Progress};
+use crate::connection::Connection;
+use crate::control::Modes;
+use crate::datum::OwnedDatum;
+use crate::error::{SqlError, SqlState};
+use crate::interrupts::Running;
+use crate::parse::{self, Command};
+use crate::plan::{Node, Plan};
+use crate::statement::Action;
+
+/// How much of what the client gives is looked at in one go.
+const PIECE: usize = 64 << 10;
+
+/// A COPY FROM that takes bytes, in pieces of any size.
+///
+/// The rows are those of one statement: all of them are there when [`CopyIn::finish`] has answered, and none if the copy fails or is dropped before. In a transaction that the client
+/// holds it behaves as other statements that fail: the transaction can only be rolled back, or to a savepoint.
+#[must_use = "nothing is copied before it is finished"]
+pub struct CopyIn<'c, P: Protocol<Worker: Interactive>> {
+    connection: &'c mut Connection<P>,
+    plan: Arc<Plan>,
+    decoder: Decoder,
+    /// Rows that are inserted.
+    count: u64,
+    /// Whether it has failed or is finished, so that nothing is left to be given up.
+    has_ended: bool,
+    running: Option<Running>,
+}
+
+impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for CopyIn<'_, P> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("CopyIn").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    /// Begins a `COPY … FROM STDIN`, whose data the answer takes.
+    ///
+    /// # Errors
+    /// The text is another statement, or this one is wrong.
+    pub fn copy_in(&mut self, text: &str) -> Result<CopyIn<'_, P>, SqlError> {
+        self.session.check_thread()?;
+        let running = self.begin_statement();
+        let begun = Running::hold(running.as_ref(), || self.begin_copy(text));
+        let begun = begun.map_err(|error| self.fail(error));
+        if begun.is_err() {
+            self.finish_definitions();
+        }
+        let (plan, decoder) = begun?;
+        Ok(CopyIn { connection: self, plan, decoder, count: 0, has_ended: false, running })
+    }
+
+    fn begin_copy(&mut self, text: &str) -> Result<(Arc<Plan>, Decoder), SqlError> {
+        let Copy { statement, table, options, .. } = copy_of(text, true)?;
+        self.check_not_failed()?;
+        let (bound, _) = self.bind_to_tables(&statement, &[])?;
+        let Action::Run(plan) = bound.action else { return Err(SqlError::internal("a COPY has no plan")) };
+        self.check_writable("COPY FROM")?;
+        let (names, columns) = columns_of(&plan)?;
+        let decoder = Decoder::new((table, &names), columns, options)?;
+        self.session.begin(Modes::default(), false)?;
+        self.session.drawn().take_postponed();
+        let now = self.session.now().unwrap_or_default();
+        Ok((Arc::new(plan), decoder.with_time(self.zone.clone(), now)))
+    }
+}
+
+/// The COPY that a text is, in this direction.
+pub(super) fn copy_of(text: &str, is_from: bool) -> Result<Copy, SqlError> {
+    let mut commands = parse::commands(text)?;
+    match (commands.pop(), commands.is_empty()) {
+        (Some(Command::Copy(copy)), true) if copy.is_from == is_from => Ok(*copy),
+        _ => {
+            let wanted = if is_from { "COPY ... FROM STDIN" } else { "COPY ... TO STDOUT" };
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("the statement is not one {wanted}")))
+        }
+    }
+}
+
+/// The names of all columns of the table, and the columns that are given.
+fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>), SqlError> {
+    let given = match plan {
+        Plan::Insert { table, source: Node::Project { input, .. }, .. } => match &**input {
+            Node::Given(given) => Some((table, given)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (table, given) = given.ok_or_else(|| SqlError::internal("a COPY has no columns"))?;
+    let names = table.visible().map(|(_, column)| column.name.clone()).collect();
+    let columns = given.iter().map(|&at| {
+        let column = &table.columns[at];
+        super::decoder::Column::new(column.name.clone(), column.of)
+    });
+    Ok((names, columns.collect()))
+}
+
+impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
+    /// Takes more bytes of the data, which may end anywhere.
+    ///
+    /// # Errors
+    /// What the data, or their insertion, fails with. The copy has ended then, and nothing of it remains.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        self.check_open()?;
+        let running = self.running.take();
+        let taken = Running::hold(running.as_ref(), || {
+            bytes.chunks(PIECE).try_for_each(|piece| {
+                Running::check(running.as_ref())?;
+                self.decoder.add(piece);
+                self.advance(false)
+            })
+        });
+        self.running = running;
+        taken.map_err(|error| self.fail(error))
+    }
+
+    /// The data are complete: the answer is the number of rows, once the statement's transaction has committed, if the client holds none.
+    ///
+    /// # Errors
+    /// As [`CopyIn::write`]; and what the commit fails with.
+    pub fn finish(mut self) -> Result<u64, SqlError> {
+        self.check_open()?;
+        let running = self.running.take();
+        let ended = Running::hold(running.as_ref(), || {
+            Running::check(running.as_ref())?;
+            self.end()
+        });
+        match ended {
+            Ok(()) => {
+                self.has_ended = true;
+                self.connection.finish_definitions();
+                Ok(self.count)
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Gives the copy up for a reason: nothing of it remains.
+    pub fn abandon(mut self, reason: &str) {
+        self.give_up(reason);
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        if !self.has_ended {
+            let message = format!("COPY from stdin failed: {reason}");
+            self.fail(SqlError::new(SqlState::QUERY_CANCELED, message));
+        }
+    }
+
+    fn check_open(&self) -> Result<(), SqlError> {
+        if self.has_ended {
+            return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "the COPY has failed before"));
+        }
+        self.connection.session.check_thread()
+    }
+
+    fn end(&mut self) -> Result<(), SqlError> {
+        self.advance(true)?;
+        self.insert()?;
+        self.connection.session.check_postponed(&self.connection.zone)?;
+        if self.connection.session.is_explicit() {
+            return Ok(());
+        }
+        self.connection.commit().map(|_| ())
+    }
+
+    /// Inserts what is complete.
+    fn advance(&mut self, is_last: bool) -> Result<(), SqlError> {
+        loop {
+            match self.decoder.decode(is_last) {
+                Ok(Progress::Waits) => return Ok(()),
+                Ok(Progress::IsFull) => self.insert()?,
+                Err(error) => return Err(self.first_error(error)),
+            }
+        }
+    }
+
+    /// The error of rows in front of one that cannot be read, if that comes first in PostgreSQL: rows are checked as they come, but keys are looked at in batches.
+    fn first_error(&mut self, error: SqlError) -> SqlError {
+        let checks = [SqlState::CHECK_VIOLATION, SqlState::NOT_NULL_VIOLATION];
+        match self.insert() {
+            Err(earlier) if checks.contains(&earlier.state()) => earlier,
+            _ => error,
+        }
+    }
+
+    /// Inserts the rows of the batch.
+    fn insert(&mut self) -> Result<(), SqlError> {
+        if self.decoder.batch.is_empty() {
+            return Ok(());
+        }
+        let values: Vec<_> = self.decoder.batch.values.iter().map(OwnedDatum::get).collect();
+        let inserted = self.connection.session.run((&self.plan, &values), &self.connection.zone);
+        drop(values);
+        let inserted = inserted.map_err(|error| self.decoder.in_batch(error));
+        self.decoder.batch.clear();
+        self.count += inserted?.count;
+        Ok(())
+    }
+
+    /// The copy has failed.
+    fn fail(&mut self, error: SqlError) -> SqlError {
+        if self.has_ended {
+            return error;
+        }
+        self.has_ended = true;
+        self.running = None;
+        self.connection.session.drawn().take_postponed();
+        // The transaction may have ended with the error already.
+        let error = if self.connection.session.is_open() { self.connection.fail(error) } else { error };
+        self.connection.finish_definitions();
+        error
+    }
+}
+
+/// A copy that is not finished is given up.
+impl<P: Protocol<Worker: Interactive>> Drop for CopyIn<'_, P> {
+    fn drop(&mut self) {
+        self.give_up("it was given up");
+    }
+}
+
+/// Errors are those of the copy, inside of one of [`io::ErrorKind::Other`].
+impl<P: Protocol<Worker: Interactive>> io::Write for CopyIn<'_, P> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        CopyIn::write(self, bytes).map(|()| bytes.len()).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

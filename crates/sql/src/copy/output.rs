@@ -1,0 +1,198 @@
+//! COPY TO: the rows of a query as bytes, which go to the client while the query runs.
+
+use std::io;
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_engine::{Interactive, Protocol};
+
+use super::input::copy_of;
+use super::options::{Format, Header, Options};
+use super::{Copy, binary, fields};
+use crate::connection::Connection;
+use crate::control::Modes;
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+use crate::interrupts::Running;
+use crate::plan::{Node, OutputColumn, Plan};
+use crate::statement::Action;
+use crate::text::{self, Zone};
+use crate::types::{Bound, ColumnType, Type};
+
+/// What is held back before it is given to the client. Until then the query can be run again.
+const HELD_BACK: usize = 64 << 10;
+/// How often a query is run again that conflicts before anything of it was given.
+const ATTEMPTS: usize = 20;
+
+/// Rows as bytes.
+pub(crate) struct Encoder<'w> {
+    options: Options,
+    /// Their names and types, and whether they are always quoted.
+    columns: Vec<(String, ColumnType, bool)>,
+    zone: Zone,
+    buffer: Vec<u8>,
+    /// A padded field, and one as text.
+    field: String,
+    shown: String,
+    out: &'w mut dyn io::Write,
+    /// Whether the client has got something.
+    pub(crate) has_given: bool,
+}
+
+impl<'w> Encoder<'w> {
+    fn new(
+        options: Options,
+        (table, all): (&str, &[String]),
+        columns: &[OutputColumn],
+        zone: Zone,
+        out: &'w mut dyn io::Write,
+    ) -> Result<Self, SqlError> {
+        let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
+        let forced =
+            options.force_quote.among("FORCE_QUOTE", &names, (table, if table.is_empty() { &names } else { all }))?;
+        let columns = columns.iter().zip(forced).map(|(column, forced)| (column.name.clone(), column.of, forced));
+        let columns = columns.collect();
+        let (buffer, field, shown) = (Vec::new(), String::new(), String::new());
+        let mut own = Self { options, columns, zone, buffer, field, shown, out, has_given: false };
+        own.begin();
+        Ok(own)
+    }
+
+    /// Begins anew, where nothing was given yet.
+    pub(crate) fn begin(&mut self) {
+        self.buffer.clear();
+        if self.options.format == Format::Binary {
+            binary::begin(&mut self.buffer);
+        }
+        if self.options.header == Header::None {
+            return;
+        }
+        for (at, (name, ..)) in self.columns.iter().enumerate() {
+            if at > 0 {
+                self.buffer.push(self.options.delimiter);
+            }
+            fields::write(Some(name), (false, self.columns.len() == 1), &self.options, &mut self.buffer);
+        }
+        self.buffer.push(b'\n');
+    }
+
+    /// Takes a row.
+    pub(crate) fn row(&mut self, row: &[Datum<'_>]) -> Result<(), SqlError> {
+        let is_binary = self.options.format == Format::Binary;
+        if is_binary {
+            self.buffer.extend_from_slice(&(row.len() as i16).to_be_bytes());
+        }
+        for (at, (value, (_, of, is_forced))) in row.iter().zip(&self.columns).enumerate() {
+            self.field.clear();
+            let value = match (value, of.bound) {
+                (Datum::Text(text), Bound::Length(length)) if of.base == Type::Bpchar => {
+                    pad(text, length, &mut self.field);
+                    Datum::Text(&self.field)
+                }
+                _ => *value,
+            };
+            if is_binary {
+                binary::write(of.base, value, &mut self.buffer);
+                continue;
+            }
+            if at > 0 {
+                self.buffer.push(self.options.delimiter);
+            }
+            let field = match value {
+                Datum::Null => None,
+                Datum::Text(text) => Some(text),
+                value => {
+                    self.shown.clear();
+                    text::write(of.base, value, &self.zone, &mut self.shown);
+                    Some(self.shown.as_str())
+                }
+            };
+            fields::write(field, (*is_forced, row.len() == 1), &self.options, &mut self.buffer);
+        }
+        if !is_binary {
+            self.buffer.push(b'\n');
+        }
+        if self.buffer.len() >= HELD_BACK { self.give() } else { Ok(()) }
+    }
+
+    /// Gives the client what is there.
+    fn give(&mut self) -> Result<(), SqlError> {
+        self.has_given |= !self.buffer.is_empty();
+        let given = self.out.write_all(&self.buffer);
+        self.buffer.clear();
+        given.map_err(|error| SqlError::new(SqlState::IO_ERROR, format!("could not write the data of COPY: {error}")))
+    }
+
+    /// The rows are complete.
+    fn end(&mut self) -> Result<(), SqlError> {
+        if self.options.format == Format::Binary {
+            binary::end(&mut self.buffer);
+        }
+        self.give()?;
+        let flushed = self.out.flush();
+        flushed.map_err(|error| SqlError::new(SqlState::IO_ERROR, format!("could not write the data of COPY: {error}")))
+    }
+}
+
+/// A `character` as it is shown: with blanks up to its length.
+fn pad(text: &str, length: u32, out: &mut String) {
+    out.push_str(text);
+    let missing = (length as usize).saturating_sub(text.chars().count());
+    out.extend(std::iter::repeat_n(' ', missing));
+}
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    /// Runs a `COPY … TO STDOUT`, and gives its data to `out` in pieces while the query runs. The answer is the number of rows.
+    ///
+    /// A query that conflicts is run again as long as nothing was given, and otherwise fails: what was given is to be thrown away where the answer is an error.
+    ///
+    /// # Errors
+    /// The text is another statement, the query fails, or `out` does ([`SqlState::IO_ERROR`]).
+    pub fn copy_out(&mut self, text: &str, out: &mut dyn io::Write) -> Result<u64, SqlError> {
+        self.session.check_thread()?;
+        let running = self.begin_statement();
+        let ended = Running::hold(running.as_ref(), || self.run_copy_out(text, out));
+        drop(running);
+        let ended = ended.map_err(|error| self.fail(error));
+        self.finish_definitions();
+        ended
+    }
+
+    fn run_copy_out(&mut self, text: &str, out: &mut dyn io::Write) -> Result<u64, SqlError> {
+        let Copy { statement, table, options, .. } = copy_of(text, false)?;
+        self.check_not_failed()?;
+        let (bound, _) = self.bind_to_tables(&statement, &[])?;
+        let Action::Run(plan) = bound.action else { return Err(SqlError::unsupported("COPY of this statement")) };
+        if !matches!(plan, Plan::Query { .. }) {
+            self.check_writable(plan.verb())?;
+        }
+        let plan = Arc::new(plan);
+        let all = match &*plan {
+            Plan::Query { node: Node::Scan(scan), .. } => {
+                scan.table.visible().map(|(_, column)| column.name.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let mut encoder = Encoder::new(options, (&table, &all), plan.columns(), self.zone.clone(), out)?;
+        let is_own = !self.session.is_open();
+        for attempt in 0.. {
+            self.session.begin(Modes::default(), false)?;
+            let count = self.session.run_out(&plan, &self.zone, &mut encoder);
+            let ended = match count {
+                Ok(count) if is_own => self.commit().map(|_| count),
+                other => other,
+            };
+            match ended {
+                Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE => {
+                    if !is_own || encoder.has_given || attempt == ATTEMPTS {
+                        return Err(error);
+                    }
+                    encoder.begin();
+                }
+                Err(error) => return Err(error),
+                Ok(count) => return encoder.end().map(|()| count),
+            }
+        }
+        Err(SqlError::of_engine(Error::Conflict))
+    }
+}

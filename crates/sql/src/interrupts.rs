@@ -1,0 +1,110 @@
+//! What ends a statement before it has ended by itself: its time, and other threads.
+//!
+//! A statement runs within the engine's limits. Operators look at them between pieces of their work; waits and retries look at them by themselves.
+//! A connection without a time-out and without a handle has no limits, and its statements look at nothing.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polychron_base::clock::Duration;
+use polychron_engine::limits::{Cancellation, Limits};
+use polychron_engine::{Interactive, Protocol};
+
+use crate::connection::Connection;
+use crate::error::SqlError;
+
+/// Ends the running statement of a connection, from any thread. Clones are the same handle.
+#[derive(Clone, Default)]
+pub struct CancelHandle(Arc<Mutex<Option<Cancellation>>>);
+
+impl fmt::Debug for CancelHandle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CancelHandle").finish_non_exhaustive()
+    }
+}
+
+impl CancelHandle {
+    /// The token of the statement that runs, if one does.
+    fn current(&self) -> MutexGuard<'_, Option<Cancellation>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the statement that runs with [`SqlState::QUERY_CANCELED`](crate::SqlState::QUERY_CANCELED), and tells whether one does. It has no effect on later ones, nor on
+    /// one that has committed.
+    pub fn cancel(&self) -> bool {
+        let current = self.current();
+        current.iter().for_each(Cancellation::cancel);
+        current.is_some()
+    }
+}
+
+/// What can end the statements of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Interrupts {
+    pub(crate) timeout: Option<Duration>,
+    /// There is one once it was asked for.
+    handle: Option<CancelHandle>,
+}
+
+/// A statement that something can end.
+#[derive(Debug)]
+pub(crate) struct Running {
+    limits: Limits,
+    handle: Option<CancelHandle>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.handle {
+            *handle.current() = None;
+        }
+    }
+}
+
+impl Interrupts {
+    fn begin(&self) -> Option<Running> {
+        if self.timeout.is_none() && self.handle.is_none() {
+            return None;
+        }
+        let mut limits = self.timeout.map_or_else(Limits::default, Limits::timeout);
+        if let Some(handle) = &self.handle {
+            let token = Cancellation::default();
+            limits = limits.with_token(&token);
+            *handle.current() = Some(token);
+        }
+        Some(Running { limits, handle: self.handle.clone() })
+    }
+}
+
+impl Running {
+    /// Does a part of the statement's work within its limits.
+    pub(crate) fn hold<O>(running: Option<&Self>, work: impl FnOnce() -> O) -> O {
+        match running {
+            Some(running) => running.limits.hold(work),
+            None => work(),
+        }
+    }
+
+    /// Whether it may go on.
+    pub(crate) fn check(running: Option<&Self>) -> Result<(), SqlError> {
+        running.map_or(Ok(()), |running| running.limits.check().map_err(SqlError::of_engine))
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    /// A handle that ends the statement which the connection runs, from any thread.
+    pub fn cancel_handle(&mut self) -> CancelHandle {
+        self.interrupts.handle.get_or_insert_default().clone()
+    }
+
+    /// A statement begins: what can end it, if something can.
+    pub(crate) fn begin_statement(&self) -> Option<Running> {
+        self.interrupts.begin()
+    }
+
+    /// Runs a statement within its limits.
+    pub(crate) fn limited<O>(&mut self, work: impl FnOnce(&mut Self) -> Result<O, SqlError>) -> Result<O, SqlError> {
+        let running = self.begin_statement();
+        Running::hold(running.as_ref(), || work(self))
+    }
+}
