@@ -7,17 +7,20 @@
 mod answers;
 mod durability;
 mod orders;
+mod watch;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_base::{Error, TableId};
+use polychron_schema::KeyExtractor;
 
 use crate::definitions::StoredCatalog;
 use crate::mutations::left_out;
 pub use answers::Answers;
 pub use orders::Orders;
+pub use watch::{KeyRange, Watch, visit_to_stop};
 
 /// A change of a row.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +144,18 @@ pub trait Log: Send + Sync + 'static {
 
     /// When answers leave, unless a call says otherwise.
     fn durability(&self) -> Durability;
+
+    /// Whether the log has stopped for good: then it is known what of all that was sealed is not durable.
+    #[inline]
+    fn has_stopped(&self) -> bool {
+        false
+    }
+
+    /// Of a log that has stopped: whether anything that was sealed, and is not known to be durable, has changed a row of this table with a key in this
+    /// range. The extractor is that of the table's primary key. True where that is not known.
+    fn is_lost(&self, _table: TableId, _range: KeyRange<'_>, _extractor: &KeyExtractor) -> bool {
+        true
+    }
 }
 
 crate::named! {
@@ -162,6 +177,10 @@ crate::named! {
         DefineFilled,
         /// A transaction that has read waits for what it has read.
         AwaitReads,
+        /// Where the log has stopped, it is asked of each row that is read whether it is durable.
+        WatchKeys,
+        /// So it is of each range.
+        WatchRanges,
         /// An answer leaves when what it depends on is durable.
         HoldAnswers,
         /// What is told to have ended has sealed.

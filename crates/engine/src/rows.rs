@@ -14,11 +14,13 @@ mod visit;
 use polychron_schema::RowBuffer;
 
 use crate::Savepoints;
+use crate::redo::Watch;
 use crate::stores::key_in_entry;
 
 pub use change::{lock_row, make_entry};
 pub use fill::{fill, fill_by_own_worker, make_entries};
 pub use primitives::{At, Finding, Flags, Intent, Lookup, Primitives, Rewrite};
+pub use transaction::watch_scan;
 pub use visit::{Visit, follow_key};
 
 crate::named! {
@@ -59,6 +61,8 @@ pub struct Buffers {
     entry: RowBuffer,
     /// The savepoints of the running transaction, unless the protocol has them elsewhere.
     pub savepoints: Savepoints,
+    /// What it reads of a log that has stopped, unless the protocol has that elsewhere.
+    pub watch: Watch,
 }
 
 impl Buffers {

@@ -13,8 +13,9 @@ use polychron_base::random::unpredictable;
 use polychron_base::{Error, TableId};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{self, Change, Durability, Ticket};
+use polychron_engine::redo::{self, Change, Durability, KeyRange, Ticket};
 use polychron_memory::Origin;
+use polychron_schema::KeyExtractor;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Mutex, MutexGuard, Process};
 
@@ -579,6 +580,15 @@ impl<D: Disk + Clone> redo::Log for Durable<D> {
 
     fn durability(&self) -> Durability {
         self.durability
+    }
+
+    #[inline]
+    fn has_stopped(&self) -> bool {
+        matches!(self.log(), Ok(Some(log)) if log.has_stopped())
+    }
+
+    fn is_lost(&self, table: TableId, range: KeyRange<'_>, extractor: &KeyExtractor) -> bool {
+        !matches!(self.log(), Ok(Some(log)) if !log.is_lost(table, range, extractor))
     }
 
     fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {

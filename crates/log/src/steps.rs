@@ -27,6 +27,8 @@ named! {
         RefuseStopped,
         /// Changes that are sealed in a log that has stopped are not durable either.
         LoseLate,
+        /// What a flush had taken that has failed is not durable either.
+        LoseTaken,
         /// Deletions are staged while the log cannot grow.
         DeleteWhenFull,
         /// An idle log writes down what is durable.

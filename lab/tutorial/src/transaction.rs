@@ -67,7 +67,7 @@ impl<'w> OneLockTransaction<'w> {
     fn seal(&mut self) {
         let (base, has_changed) = (&mut self.state.base, !self.state.log.is_empty());
         let journal = &self.shared.base.common.journal;
-        base.ticket.raise(self.shared.orders.end(journal, base.slot, has_changed));
+        base.ticket.raise(self.shared.orders.end(journal, base.slot, has_changed, &base.rows.watch));
         self.has_sealed = true;
     }
 }

@@ -55,7 +55,7 @@ impl StoreWorker for OneLockWorker {
         if self.locks && !left_out(Step::AcquireLock) {
             self.shared.lock.acquire()?;
         }
-        self.state.base.begin();
+        self.state.base.begin_logged(&self.shared.base.common.journal);
         if mode == Mode::Snapshot {
             self.state.base.counters.snapshot(0);
         }

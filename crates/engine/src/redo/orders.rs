@@ -3,7 +3,7 @@
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::{Journal, Step, Ticket};
+use super::{Journal, Step, Ticket, Watch};
 use crate::mutations::left_out;
 
 /// The word of a worker that seals nothing.
@@ -46,10 +46,10 @@ impl Orders {
     /// Ends a transaction: seals what it has staged, if it has changed anything, and answers what its client waits for. A transaction that has changed
     /// nothing waits for what it has read.
     #[inline]
-    pub fn end(&self, journal: &Journal, worker: usize, has_changed: bool) -> Ticket {
+    pub fn end(&self, journal: &Journal, worker: usize, has_changed: bool, watch: &Watch) -> Ticket {
         match has_changed {
             true => self.seal(journal, worker),
-            false => journal.ticket(|| self.last().into()),
+            false => journal.ticket_of(watch, || self.last().into()),
         }
     }
 

@@ -9,6 +9,7 @@ use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{Buffers, Visit, follow_key};
 use crate::catalog::Seen;
+use crate::redo::Watch;
 use crate::stores::{Hints, Keyed, StoreTable, entry_words, words_of};
 use crate::{Queries, RowVisitor, Savepoints, TableId};
 
@@ -237,6 +238,12 @@ pub trait Primitives<'t>: Queries + Sized {
     #[inline]
     fn saved(&mut self) -> &mut Savepoints {
         &mut self.buffers().savepoints
+    }
+
+    /// What the transaction reads while the log has stopped.
+    #[inline]
+    fn watch(&mut self) -> &mut Watch {
+        &mut self.buffers().watch
     }
 
     /// The keys that were asked for, where lookups follow together when the first row is.

@@ -1,20 +1,26 @@
 //! Records as a [`Transaction`].
 
+use std::ops::ControlFlow;
+
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use super::change::{add_row, change_row, delete_row, put_row};
-use super::{At, Lookup, Primitives, Visit};
+use super::{At, Finding, Lookup, Primitives, Visit};
+use crate::redo::{Watch, visit_to_stop};
 use crate::stores::{Keyed, StoreTable, check_row};
 use crate::{Constraints, Insertion, LazyFutures, Prefetch, RowVisitor, Savepoints, Scan, Transaction, steady};
 
-/// An operation that writes.
+/// An operation that writes. What its answer rests on is not watched, for a log that has stopped takes no changes.
 #[inline]
 pub(super) fn alter<'t, P: Primitives<'t>, O>(
     transaction: &mut P,
     operation: impl FnOnce(&mut P) -> Result<O, Error>,
 ) -> Result<O, Error> {
+    if transaction.watch().is_on() {
+        transaction.watch().give_up();
+    }
     transaction.operate(|this| if this.flags().read_only { Err(Error::ReadOnly) } else { operation(this) })
 }
 
@@ -29,6 +35,55 @@ pub(super) fn table_of<'t, P: Primitives<'t>>(transaction: &P, id: TableId) -> R
     unsafe { transaction.tables().table_during(id) }
 }
 
+/// Finds a row, and looks whether it is durable where that is asked.
+#[inline(always)]
+fn find<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: TableId,
+    key: K,
+    lookup: Lookup<'_>,
+) -> Finding<P::Found> {
+    let table = table_of(transaction, table)?;
+    let found = transaction.find(At::row(table, key), lookup)?;
+    if transaction.watch().is_on() {
+        watch_key(transaction.watch(), table, key);
+    }
+    Ok(found)
+}
+
+#[cold]
+fn watch_key<S: Keyed, K: EncodedKey>(watch: &mut Watch, table: &StoreTable<S>, key: K) {
+    watch.read_key(table.id, table.primary.extractor(), key);
+}
+
+/// Looks whether what a protocol has read of a range by ways of its own is durable where that is asked.
+///
+/// # Errors
+/// [`Error::NoSuchTable`].
+#[inline]
+pub fn watch_scan<'t, P: Primitives<'t>>(transaction: &mut P, scan: &Scan<'_>) -> Result<(), Error> {
+    if transaction.watch().is_on() {
+        let table = table_of(transaction, scan.table)?;
+        transaction.watch().read_range(table.primary.extractor(), scan, None);
+    }
+    Ok(())
+}
+
+/// Visits a range, and looks whether all of it is durable that was visited.
+#[cold]
+fn scan_watched<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    scan: &Scan<'_>,
+    table: &'t StoreTable<P::Store>,
+    visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let extractor = table.primary.extractor();
+    let stopped_at =
+        visit_to_stop(scan, extractor, visitor, |scan, look| transaction.scan(&mut Visit::new(scan, table, look)))?;
+    transaction.watch().read_range(extractor, scan, stopped_at.as_deref());
+    Ok(())
+}
+
 impl<'t, P: Primitives<'t>> Transaction for P {
     #[inline]
     fn read_row<K: EncodedKey>(
@@ -38,8 +93,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row(table, key, projection));
-        let found =
-            self.operate(|this| this.find(At::row(table_of(this, table)?, key), Lookup::to_read(projection)))?;
+        let found = self.operate(|this| find(this, table, key, Lookup::to_read(projection)))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -51,8 +105,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row_unvalidated(table, key, projection));
-        let found =
-            self.operate(|this| this.find(At::row(table_of(this, table)?, key), Lookup::unprotected(projection)))?;
+        let found = self.operate(|this| find(this, table, key, Lookup::unprotected(projection)))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -100,6 +153,9 @@ impl<'t, P: Primitives<'t>> Transaction for P {
             let table = table_of(this, scan.table)?;
             if scan.limit == 0 {
                 return table.store(scan.index)?.check_scan(scan);
+            }
+            if this.watch().is_on() {
+                return scan_watched(this, scan, table, visitor);
             }
             this.scan(&mut Visit::new(scan, table, visitor))
         })

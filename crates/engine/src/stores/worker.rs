@@ -13,7 +13,7 @@ use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
 use crate::nested::Nested;
 use crate::options::Retry;
-use crate::redo::Ticket;
+use crate::redo::{Journal, Ticket};
 use crate::single::ReadOne;
 use crate::statistics::Registered;
 use crate::{Commit, Counters, Interactive, LoadedRow, Mode, Procedure, Worker, drive, load, rows, steady};
@@ -70,6 +70,13 @@ impl<S: Keyed> WorkerBase<S> {
         self.is_open = true;
         self.fingers.clear();
         self.rows.savepoints.clear();
+    }
+
+    /// The same of a protocol with a journal: reads are watched if its log has stopped.
+    #[inline]
+    pub fn begin_logged(&mut self, journal: &Journal) {
+        self.begin();
+        self.rows.watch.begin(journal);
     }
 
     /// [`Hints::answer`] from the tables of the running transaction, if any keys wait for that.

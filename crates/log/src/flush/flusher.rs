@@ -34,11 +34,25 @@ pub(crate) struct Flusher<D: Disk> {
     written_ns: u64,
     /// The lowest order of what was taken of the rings and is not durable.
     lowest: Option<Order>,
+    /// The records of frames that were written of an epoch that is not whole yet.
+    written: Vec<Writer>,
+    /// Not all of what was taken and is not durable is there.
+    is_unknown: bool,
     /// The highest order of what was taken of the rings.
     highest: Order,
     /// When the last flush began.
     pub(super) begun_ns: u64,
     clock: Arc<dyn Clock>,
+}
+
+/// How many bytes of records are kept until their epoch is durable, and no more than so many frames have.
+const MOST_WRITTEN: usize = 4 << 20;
+const MOST_FRAMES: usize = 4;
+
+/// What was taken of the rings and is not durable.
+pub(crate) enum Taken {
+    Known(Vec<Writer>),
+    Unknown,
 }
 
 /// The facts that are known when an epoch is closed.
@@ -109,6 +123,8 @@ impl<D: Disk> Flusher<D> {
             heads: Vec::new(),
             written_ns: 0,
             lowest: None,
+            written: Vec::new(),
+            is_unknown: false,
             highest: Order::default(),
             begun_ns: 0,
             clock,
@@ -123,6 +139,15 @@ impl<D: Disk> Flusher<D> {
     /// The lowest order of what would not be durable if it ended now, of what was taken of the rings.
     pub(crate) fn lowest(&self) -> Option<Order> {
         self.lowest
+    }
+
+    /// All that would not be durable if it ended now, of what was taken of the rings. It is taken away, for nothing is written from now on.
+    pub(crate) fn take_lost(&mut self) -> Taken {
+        if self.is_unknown {
+            return Taken::Unknown;
+        }
+        self.written.push(std::mem::take(&mut self.writer));
+        Taken::Known(std::mem::take(&mut self.written))
     }
 
     /// How many bytes the file has behind the last frame.
@@ -152,6 +177,7 @@ impl<D: Disk> Flusher<D> {
         let mark = mark();
         let mut heads = std::mem::take(&mut self.heads);
         let epoch = rings.close(&mut heads);
+        let has_long = heads.iter().any(Heads::is_long);
         let mut has_records = false;
         for ring in &mut heads {
             while let Some(sealed) = rings.take(ring, epoch) {
@@ -160,7 +186,7 @@ impl<D: Disk> Flusher<D> {
                 self.highest = self.highest.max(sealed.order);
                 let bytes = self.writer.content().len() + sealed.bytes + FRONT_BYTES;
                 if bytes > self.most_content() && self.writer.count() > 0 {
-                    self.write(mark, self.whole, pool)?;
+                    self.write_part(mark, has_long, pool)?;
                 }
                 let pushed =
                     self.writer.push_with(sealed.order, ring.worker(), sealed.piece, sealed.bytes, |content| {
@@ -184,7 +210,9 @@ impl<D: Disk> Flusher<D> {
             self.is_unsynced = false;
         }
         self.whole = epoch;
-        self.lowest = None;
+        (self.lowest, self.is_unknown) = (None, false);
+        self.written.clear();
+        self.writer.clear();
         // What a huge row took is given back.
         self.writer.shrink_to(self.content_bytes);
         if self.buffer.len() > frame::frame_bytes(self.content_bytes) {
@@ -193,7 +221,25 @@ impl<D: Disk> Flusher<D> {
         Ok(())
     }
 
-    /// Writes what was gathered as a frame.
+    /// Writes what was gathered as a frame with which no epoch is whole. Its records are kept until their epoch is durable, as long as they are few.
+    fn write_part(&mut self, mark: Mark, has_long: bool, pool: &Pool<D>) -> Result<(), Error> {
+        // If this fails, what was to come of the rings lies there still, but for long transactions, which go with the heads.
+        let was_unknown = self.is_unknown;
+        self.is_unknown |= has_long;
+        self.write(mark, self.whole, pool)?;
+        let bytes: usize = self.written.iter().map(|writer| writer.content().len()).sum();
+        let most = MOST_WRITTEN.min(MOST_FRAMES * self.content_bytes);
+        self.is_unknown = was_unknown || bytes + self.writer.content().len() > most;
+        if self.is_unknown {
+            self.written.clear();
+            self.writer.clear();
+        } else {
+            self.written.push(std::mem::take(&mut self.writer));
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered as a frame, whose records stay where they were gathered.
     fn write(&mut self, mark: Mark, last_epoch: u64, pool: &Pool<D>) -> Result<(), Error> {
         let bytes = frame::frame_bytes(self.writer.content().len());
         if self.place.offset + bytes as u64 > self.file_bytes {
@@ -220,7 +266,6 @@ impl<D: Disk> Flusher<D> {
         self.file.write_at(self.place.offset, &self.buffer[..length])?;
         self.place.offset += length as u64;
         self.before = sum;
-        self.writer.clear();
         Ok(())
     }
 

@@ -20,7 +20,8 @@ use polychron_base::clock::{Clock, Duration};
 use polychron_base::{Error, TableId};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{self, Change, Durability, Ticket};
+use polychron_engine::redo::{self, Change, Durability, KeyRange, Ticket};
+use polychron_schema::KeyExtractor;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Condvar, Mutex};
 
@@ -200,7 +201,7 @@ impl<D: Disk> Log<D> {
     pub(crate) fn stop(&self, why: &crate::disk::Error) {
         // No epoch has this number, so it ends with the failure.
         let _ = self.turn.wait(u64::MAX, |flusher| {
-            self.note_lost(flusher.lowest());
+            self.note_lost(flusher.lowest(), flusher.take_lost());
             Err(Stop::Disk(why.clone()))
         });
         self.is_stopped.store(true, Ordering::Relaxed);
@@ -222,7 +223,7 @@ impl<D: Disk> Log<D> {
     fn flush_with(&self, flusher: &mut Flusher<D>, is_wanted: bool) -> Result<u64, Stop> {
         let flushed = self.try_flush(flusher, is_wanted);
         if flushed.is_err() {
-            self.note_lost(flusher.lowest());
+            self.note_lost(flusher.lowest(), flusher.take_lost());
         }
         flushed
     }
@@ -419,7 +420,7 @@ impl<D: Disk> redo::Log for Log<D> {
             epoch => {
                 // Acquire: pairs with the release in `note_lost`. Whoever has not found this in its ring has had the ring's latch before.
                 if self.is_stopped.load(Ordering::Acquire) {
-                    self.is_lost(order);
+                    self.lose(order);
                 }
                 if self.rings.is_filling(worker) {
                     self.filling.call();
@@ -464,6 +465,18 @@ impl<D: Disk> redo::Log for Log<D> {
 
     fn durability(&self) -> Durability {
         self.options.durability
+    }
+
+    #[inline]
+    fn has_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    fn is_lost(&self, table: TableId, range: KeyRange<'_>, extractor: &KeyExtractor) -> bool {
+        // What is durable here may be at too few standbys.
+        let is_replicated =
+            self.replicas.wanted() == 0 || self.replicas.replicated() >= self.durable().max(self.replicas.opened());
+        !is_replicated || !self.keeps_range(table.position() as u32, range, extractor)
     }
 
     /// Manifests have definitions, which a log does not write: [`Durable`](crate::Durable) does.

@@ -127,6 +127,11 @@ impl Long {
         Ok(PieceBytes { first, bytes: Vec::with_capacity(bytes), count: 0, taken: bytes, budget })
     }
 
+    /// The changes of each piece that was not taken.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|piece| &*piece.bytes)
+    }
+
     /// The next piece, and whether there are more.
     pub(super) fn take(&mut self) -> Option<(PieceBytes, bool)> {
         let piece = self.pieces.pop_front()?;

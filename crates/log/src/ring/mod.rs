@@ -406,6 +406,29 @@ impl Rings {
         self.rings.iter().filter_map(of_ring).min()
     }
 
+    /// Shows the changes of each record that is sealed and was not taken. Nothing is taken meanwhile, by another thread or later.
+    pub(crate) fn each_sealed(&self, look: &mut dyn FnMut(&[u8])) {
+        let mut bytes = Vec::new();
+        for Ring { own, latch } in &self.rings {
+            let mut ends = latch.lock();
+            let (mut at, head, mut long) = (ends.tail, ends.head, std::mem::take(&mut ends.sealed));
+            drop(ends);
+            long.iter().flat_map(|(.., long)| long.pieces()).for_each(&mut *look);
+            // What is between tail and head is not written again before it is taken.
+            while at < head {
+                let words = own.words();
+                let count = words[index(words, at)].load(Ordering::Relaxed);
+                bytes.clear();
+                copy_out(words, at + FRONT, count as usize, &mut bytes);
+                look(&bytes);
+                at += FRONT + count.div_ceil(8);
+            }
+            let mut ends = latch.lock();
+            long.append(&mut ends.sealed);
+            ends.sealed = long;
+        }
+    }
+
     /// The memory that the next ring takes, in bytes.
     pub(crate) fn ring_bytes(&self) -> usize {
         8 * self.limits.ring_words_of(*self.left())
@@ -427,6 +450,11 @@ fn is_due(sealed: u64, epoch: u64) -> bool {
 }
 
 impl Heads {
+    /// Whether long transactions were taken out of the ring with them.
+    pub(crate) fn is_long(&self) -> bool {
+        !self.long.is_empty()
+    }
+
     /// Whose ring it is.
     pub(crate) fn worker(&self) -> u32 {
         self.worker as u32

@@ -169,7 +169,9 @@ impl BohmWorker {
             let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
             let batch = client_batch.batch().expect("its transactions were executed");
             shared.acknowledged.raise(batch);
-            under_way.worker.executor.state.ticket.raise(shared.journal_ticket(batch));
+            if !client_batch.is_certain() {
+                under_way.worker.executor.state.ticket.raise(shared.journal_ticket(batch));
+            }
             let delivered = |position| answering.map_or(Delivered::No, |(_, delivered)| delivered(position));
             for (in_batch, attempts) in attempts.into_iter().enumerate() {
                 let again = under_way.worker.take_answer(job, &client_batch, in_batch, attempts, delivered, done);

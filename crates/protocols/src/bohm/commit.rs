@@ -32,6 +32,11 @@ impl BohmTransaction<'_> {
             self.publish(position);
         }
         self.seal();
+        if self.scratch.watch.is_certain()
+            && let Some(planned) = &self.planned
+        {
+            planned.client_batch().note_certain();
+        }
         Outcome::Complete
     }
 

@@ -331,6 +331,8 @@ pub(super) struct ClientBatch {
     remaining: AtomicUsize,
     /// How many [`Shared`] there are.
     shares: AtomicUsize,
+    /// Transactions of which all that they have read is known to be durable, in a log that has stopped.
+    certain: AtomicUsize,
     /// Its client sleeps until the client batch is back, or is about to.
     is_awaited: AtomicBool,
     client: Mutex<Option<Arc<ThreadParker>>>,
@@ -389,6 +391,7 @@ impl ClientBatch {
             content: UnsafeCell::new(content),
             remaining: AtomicUsize::new(0),
             shares: AtomicUsize::new(0),
+            certain: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             client: Mutex::default(),
         }
@@ -534,6 +537,7 @@ impl OwnBatch {
     /// The client batch, for the pipeline and for the client, with all of its transactions to be executed.
     pub(super) fn hand_over(self) -> (Arc<ClientBatch>, HandedIn) {
         self.0.remaining.store(self.content().count, Ordering::Relaxed);
+        self.0.certain.store(0, Ordering::Relaxed);
         self.content().batch.store(0, Ordering::Relaxed);
         (Arc::clone(&self.0), HandedIn(self.0))
     }

@@ -75,7 +75,8 @@ impl<'t> BohmTransaction<'t> {
         timestamp: Timestamp,
     ) -> Self {
         let guard = local.pin();
-        let scratch = state.scratches.pop().unwrap_or_default();
+        let mut scratch = state.scratches.pop().unwrap_or_default();
+        scratch.watch.begin(&shared.base.common.journal);
         Self {
             shared,
             state,

@@ -7,6 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Watch;
 use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
 use polychron_engine::{Projection, Queries, RowVisitor, Savepoints};
 use polychron_schema::{Changes, RowMut, RowRef};
@@ -210,6 +211,11 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     fn saved(&mut self) -> &mut Savepoints {
         &mut self.scratch.savepoints
+    }
+
+    #[inline]
+    fn watch(&mut self) -> &mut Watch {
+        &mut self.scratch.watch
     }
 
     /// What is declared was looked up when it was planned.

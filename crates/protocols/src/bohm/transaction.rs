@@ -5,6 +5,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, clear_each};
 use polychron_engine::Savepoints;
 use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo::Watch;
 use polychron_engine::stores::{Hints, IndexRef};
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
@@ -108,6 +109,8 @@ pub(super) struct Scratch {
     /// Keys that it will read without having declared them, which are fetched together. What a hint found is not kept: by the time the key is
     /// read it may be under another chain.
     pub(super) hints: Hints,
+    /// What it reads of a log that has stopped.
+    pub(super) watch: Watch,
 }
 
 impl Scratch {

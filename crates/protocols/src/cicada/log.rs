@@ -78,7 +78,8 @@ impl CicadaTransaction<'_> {
             return;
         }
         // Whatever it has read has a timestamp that is not later than its own. Only where that is not durable it is worth while to look at each.
-        let mut ticket = journal.ticket(|| self.order_of(self.timestamp()));
+        let watch = &self.state.base.rows.watch;
+        let mut ticket = journal.ticket_of(watch, || self.order_of(self.timestamp()));
         if ticket != Ticket::DONE
             && !self.snapshot
             && let Some(newest) = self.state.sets.newest_read(&self.guard)

@@ -4,7 +4,9 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::{self, Seen};
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::rows::{
+    At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, follow_key, watch_scan,
+};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Queries, RowVisitor, Scan, Transaction};
 use polychron_schema::{KeyScratch, RowRef};
@@ -200,7 +202,8 @@ impl Queries for CicadaTransaction<'_> {
         let tables = self.state.base.tables.keep();
         let scanned = self.scan_records(&catalog::get(&tables, table)?.primary, visitor);
         self.rest();
-        scanned
+        scanned?;
+        if self.watch().is_on() { self.operate(|this| watch_scan(this, &Scan::all(table))) } else { Ok(()) }
     }
 }
 

@@ -336,7 +336,7 @@ impl Drop for CicadaTransaction<'_> {
 impl<'w> CicadaTransaction<'w> {
     /// One that is not a client's, and stays in its epoch.
     pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
-        state.begin();
+        state.begin(&shared.base.common.journal);
         Self::made(shared, state, guard, (Mode::ReadWrite, false, Midway::new(shared.options.check_every, false)))
     }
 
@@ -362,7 +362,7 @@ impl<'w> CicadaTransaction<'w> {
         // A snapshot enters an epoch with its first step.
         let midway =
             if mode == Mode::Snapshot { Midway::at_once() } else { Midway::new(shared.options.check_every, false) };
-        state.begin();
+        state.begin(&shared.base.common.journal);
         let guard = OwnGuard::new(guard, held, &mut state.stays, is_here);
         Self::made(shared, state, guard, (mode, stands_aside, midway))
     }

@@ -10,6 +10,7 @@ use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
+use polychron_engine::redo::Journal;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode, Projection, Transaction, drive, load};
 use polychron_memory::{Guard, Local};
@@ -225,12 +226,14 @@ impl StoreWorker for CicadaWorker {
         mut read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         // A read alone raises no read timestamp: an earlier transaction may still change what it saw. None from before the last commit of the
-        // worker or the thread may, which comes before the read; they have ended when the horizon has passed it.
+        // worker or the thread may, which comes before the read; they have ended when the horizon has passed it. Whether what is read is durable that a
+        // log has kept which has stopped, a transaction finds out.
         let is_passed = |commit| self.shared.clocks.has_passed_commit(commit, self.state.base.slot);
         let min_wts = self.shared.clocks.min_wts();
         // A reading of long ago may seem not to have been passed, which makes no difference but in speed.
         let is_after = |commit| !min_wts.is_after(Timestamp(commit));
-        if !self.state.last_commit.is_none_or(is_passed)
+        if self.shared.base.common.journal.has_stopped()
+            || !self.state.last_commit.is_none_or(is_passed)
             || nested::any_commit(self.shared.base.catalog.number(), is_after)
         {
             return drive::transact(self, Mode::ReadWrite, &mut |transaction| {
@@ -270,10 +273,10 @@ impl StoreWorker for CicadaWorker {
 impl State {
     /// A transaction begins: nothing is left of the one before.
     #[inline]
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, journal: &Journal) {
         debug_assert!(self.sets.writes.is_empty(), "the transaction before left something behind");
         self.promotions.clear();
-        self.base.begin();
+        self.base.begin_logged(journal);
         self.nested.begin();
         self.stage = Stage::Running;
         self.saw_unprotected = false;

@@ -8,7 +8,7 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, watch_scan};
 use polychron_engine::stores::Hints;
 use polychron_engine::{ColumnBatch, Projection, Queries, RowVisitor, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef};
@@ -266,8 +266,9 @@ impl Queries for HyperTransaction<'_> {
     ) -> Result<(), Error> {
         self.operate(|this| {
             // SAFETY: the guard stands for as long as the transaction.
-            let table = unsafe { this.state.base.tables.table_during(table)? };
-            this.visit_slots(table, projection, visitor)
+            let known = unsafe { this.state.base.tables.table_during(table)? };
+            this.visit_slots(known, projection, visitor)?;
+            watch_scan(this, &Scan::all(table))
         })
     }
 
@@ -288,7 +289,8 @@ impl Queries for HyperTransaction<'_> {
             if !comes_in_slot_ranges(scan, &table.layout, columns) {
                 return batch::over_rows(this, scan, columns, look, keep);
             }
-            this.visit_slot_ranges(table, scan, columns, look, keep)
+            this.visit_slot_ranges(table, scan, columns, look, keep)?;
+            watch_scan(this, scan)
         })
     }
 }

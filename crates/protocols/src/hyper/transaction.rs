@@ -64,7 +64,7 @@ impl<'w> HyperTransaction<'w> {
         }
         state.known = start;
         state.generation += 1;
-        state.base.begin();
+        state.base.begin_logged(&shared.base.common.journal);
         state.nested.begin();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.base.slot, state.generation) };
         let mut transaction = Self {
@@ -242,7 +242,7 @@ impl<'w> HyperTransaction<'w> {
             journal.discard(base.slot);
         }
         if !self.doomed {
-            base.ticket.raise(journal.ticket(|| self.start.into()));
+            base.ticket.raise(journal.ticket_of(&base.rows.watch, || self.start.into()));
         }
     }
 

@@ -43,7 +43,7 @@ impl LockingTransaction<'_> {
     #[inline]
     pub(super) fn seal(&mut self, has_changed: bool) {
         let (shared, base) = (self.shared, &mut self.state.base);
-        base.ticket.raise(shared.orders.end(&shared.base.common.journal, base.slot, has_changed));
+        base.ticket.raise(shared.orders.end(&shared.base.common.journal, base.slot, has_changed, &base.rows.watch));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::lazy::{BaseTransaction, Claim, Condition, LazyHost, Names, Values};
+use polychron_engine::rows::Primitives;
 
 use super::options::{Options, Policy};
 use super::protocol::Locking;
@@ -22,6 +23,8 @@ impl LazyHost for Locking {
         condition: &Condition,
         _scratch: &mut Values,
     ) -> Result<bool, Error> {
+        // It is looked at by ways of its own.
+        transaction.watch().give_up();
         transaction.hold_condition(condition)
     }
 

@@ -88,7 +88,7 @@ impl WorkerRecords {
         guard.stand_aside();
         debug_assert!(self.log.is_empty(), "the transaction before left something behind");
         self.fingers.clear();
-        base.begin();
+        base.begin_logged(&shared.base.common.journal);
         Records { kept: self, guard }
     }
 

@@ -59,7 +59,7 @@ impl MaflingoTransaction<'_> {
             None if is_found => nested.newest(self.shared.base.catalog.number()),
             None => self.guard.epochs().current(),
         };
-        let mut ticket = journal.ticket(|| Tid::end_of(epoch()).0.into());
+        let mut ticket = journal.ticket_of(&base.rows.watch, || Tid::end_of(epoch()).0.into());
         // Its thread may have seen what it has not: where that is not durable, it is worth while to look at what was read.
         if ticket != Ticket::DONE && self.snapshot.is_none() && is_found {
             let newest = sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0).max(nested.noted);

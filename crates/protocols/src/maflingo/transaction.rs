@@ -102,7 +102,7 @@ impl<'w> MaflingoTransaction<'w> {
             state.base.counters.snapshot(guard.epochs().age_ns(epoch) / 1000);
         }
         let midway = Midway::new(shared.options.check_every, read_only);
-        state.base.begin();
+        state.base.begin_logged(&shared.base.common.journal);
         let mut transaction =
             Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, midway };
         transaction.stand_aside();

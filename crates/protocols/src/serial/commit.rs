@@ -70,7 +70,7 @@ impl SerialTransaction<'_> {
     /// What was staged counts. A transaction that has changed nothing waits for what it has read.
     fn seal(&mut self) {
         let (Serial { common, orders, .. }, buffers) = (self.database, &mut *self.buffers);
-        buffers.ticket.raise(orders.end(&common.journal, buffers.slot, !buffers.undo.is_empty()));
+        buffers.ticket.raise(orders.end(&common.journal, buffers.slot, !buffers.undo.is_empty(), &buffers.watch));
         self.has_sealed = true;
     }
 }

@@ -5,11 +5,12 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::visit_to_stop;
 use polychron_engine::{
     Constraints, Counters, Direction, Insertion, LazyFutures, Mode, Prefetch, Projection, Queries, RowMut, RowRef,
     RowVisitor, Savepoints, Scan, TableDefinition, Transaction, steady,
 };
-use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
+use polychron_schema::{Changes, IndexKind, KeyExtractor, MAX_ROW_BYTES};
 
 use super::commit::Undo;
 use super::protocol::Serial;
@@ -60,8 +61,25 @@ impl<'w> SerialTransaction<'w> {
         self.buffers.tables.as_deref_mut().expect("a running transaction has the tables")
     }
 
-    fn writable(&self) -> Result<(), Error> {
+    fn writable(&mut self) -> Result<(), Error> {
+        // A log that has stopped takes no changes.
+        self.buffers.watch.give_up();
         if self.mode == Mode::Snapshot && !left_out(Step::RefuseSnapshotWrites) { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Visits a range while the log has stopped.
+    #[cold]
+    fn scan_watched(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let tables = self.buffers.tables.as_deref().expect("a running transaction has the tables");
+        let table = tables.get(scan.table)?;
+        let extractor = KeyExtractor::primary(&table.definition)?;
+        let stopped_at = visit_to_stop(scan, &extractor, visitor, |scan, look| table.visit(scan, look))?;
+        self.buffers.watch.read_range(&extractor, scan, stopped_at.as_deref());
+        Ok(())
     }
 
     /// Makes `row` the row of `key`, or tells which unique index forbids it.
@@ -94,7 +112,12 @@ impl Transaction for SerialTransaction<'_> {
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row(table, key, projection));
         let key = KeyBytes::new(key);
-        let row = self.tables().get(table)?.rows.get(key.as_slice());
+        let Buffers { tables, watch, .. } = &mut *self.buffers;
+        let known = tables.as_deref().expect("a running transaction has the tables").get(table)?;
+        if watch.is_on() {
+            watch.read_key(table, &KeyExtractor::primary(&known.definition)?, key.as_slice());
+        }
+        let row = known.rows.get(key.as_slice());
         Ok(row.map(|words| RowRef::from_words(words)))
     }
 
@@ -154,25 +177,10 @@ impl Transaction for SerialTransaction<'_> {
     }
 
     fn scan_unchecked(&mut self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error> {
-        let table = self.tables().get(scan.table)?;
-        let kind = match scan.index {
-            IndexId::PRIMARY => table.definition.primary_kind,
-            secondary => table.secondary(secondary)?.kind,
-        };
-        if kind == IndexKind::Hash && !is_point(scan.lower, scan.upper) {
-            return Err(Error::no_order(scan.table, scan.index));
+        if self.buffers.watch.is_on() {
+            return self.scan_watched(scan, visitor);
         }
-        if is_empty(scan.lower, scan.upper) {
-            return Ok(());
-        }
-        let range: (Bound<&[u8]>, Bound<&[u8]>) = (scan.lower, scan.upper);
-        match scan.index {
-            IndexId::PRIMARY => visit(table, scan, table.rows.range::<[u8], _>(range).map(|(_, row)| row), visitor),
-            secondary => {
-                let entries = table.secondary(secondary)?.entries.range::<[u8], _>(range);
-                visit(table, scan, entries.map(|(_, primary)| &table.rows[primary]), visitor)
-            }
-        }
+        self.tables().get(scan.table)?.visit(scan, visitor)
     }
 
     fn mark(&mut self) -> Result<usize, Error> {
@@ -202,6 +210,30 @@ impl Queries for SerialTransaction<'_> {}
 impl LazyFutures for SerialTransaction<'_> {}
 
 impl Prefetch for SerialTransaction<'_> {}
+
+impl SerialTable {
+    /// Visits a range.
+    fn visit(&self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error> {
+        let kind = match scan.index {
+            IndexId::PRIMARY => self.definition.primary_kind,
+            secondary => self.secondary(secondary)?.kind,
+        };
+        if kind == IndexKind::Hash && !is_point(scan.lower, scan.upper) {
+            return Err(Error::no_order(scan.table, scan.index));
+        }
+        if is_empty(scan.lower, scan.upper) {
+            return Ok(());
+        }
+        let range: (Bound<&[u8]>, Bound<&[u8]>) = (scan.lower, scan.upper);
+        match scan.index {
+            IndexId::PRIMARY => visit(self, scan, self.rows.range::<[u8], _>(range).map(|(_, row)| row), visitor),
+            secondary => {
+                let entries = self.secondary(secondary)?.entries.range::<[u8], _>(range);
+                visit(self, scan, entries.map(|(_, primary)| &self.rows[primary]), visitor)
+            }
+        }
+    }
+}
 
 /// Visits rows in the scan's direction until the limit is reached or the visitor has enough.
 fn visit<'t>(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::options::Retry;
+use polychron_engine::redo::Watch;
 use polychron_engine::statistics::Registered;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Ticket, Worker, drive};
 use polychron_memory::Local;
@@ -38,6 +39,8 @@ pub(super) struct Buffers {
     pub(super) slot: usize,
     /// What its answers wait for.
     pub(super) ticket: Ticket,
+    /// What the running transaction reads of a log that has stopped.
+    pub(super) watch: Watch,
 }
 
 impl SerialWorker {
@@ -97,6 +100,7 @@ impl Interactive for SerialWorker {
         self.buffers.tables = Some(self.database.take()?);
         debug_assert!(self.buffers.undo.is_empty(), "the transaction before has ended");
         self.buffers.savepoints.clear();
+        self.buffers.watch.begin(&self.database.common.journal);
         Ok(SerialTransaction::new(&self.database, &mut self.buffers, &self.counters, mode))
     }
 

@@ -9,6 +9,7 @@
 mod client;
 mod full;
 mod pairs;
+mod stopped;
 
 use polychron::Error;
 use polychron_base::sizes::scaled;

@@ -2,14 +2,17 @@
 //!
 //! A *killer* tells whether something went wrong: with all steps it does not, and without one it does.
 
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use polychron_base::TableId;
 use polychron_engine::redo::Log as _;
 use polychron_log::Options;
 use polychron_log::disk::{Access, BLOCK, Buffer, Disk as _, Files, Operation};
 use polychron_log::frame::{self, Frame, Header, Order, Record, Writer};
 use polychron_log::steps::{Point, Step};
+use polychron_schema::KeyExtractor;
 use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed};
 
 use crate::complaint;
@@ -332,18 +335,65 @@ fn files_that_were_not_used() -> bool {
     !committed || complaint(&disk, &session.told()).is_some()
 }
 
+fn key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+fn deletion(number: u64) -> Told {
+    Told::Delete(0, key(number))
+}
+
+/// Whether some of these keys count as lost in a log that has stopped.
+fn loses(session: &Session, keys: std::ops::RangeInclusive<u64>) -> bool {
+    let extractor = KeyExtractor::primary(&<Keyed as polychron::Row>::definition()).unwrap();
+    let (lower, upper) = (key(*keys.start()), key(*keys.end()));
+    session.log.is_lost(TableId::new(9, 0), (Bound::Included(&lower), Bound::Included(&upper)), &extractor)
+}
+
+#[derive(polychron::Row)]
+struct Keyed {
+    #[key]
+    id: u64,
+}
+
 /// The log stops, and a transaction seals that had staged before. A reader is told that its answer is durable, which may have read that.
 fn reader_of_what_is_sealed_late() -> bool {
     let (disk, session) = fresh();
     session.commit(0, &[row(0, 3)]).unwrap();
-    session.begin(1, row(1, 3)).unwrap();
+    session.begin(1, deletion(70)).unwrap();
     session.commit(0, &[row(0, 4)]).unwrap();
     disk.plan(disk.steps().len(), Fault::FailForEver);
     assert!(session.commit(2, &[row(2, 3)]).is_err());
     let answers = |timestamp| session.log.wait(session.log.ticket(Order::from(timestamp))).is_ok();
     assert!(answers(1) && answers(3) && !answers(4), "what was durable can be read, and what was lost cannot");
+    assert!(!loses(&session, 69..=70), "what is staged is not sealed");
     session.seal(1);
-    answers(3)
+    answers(3) || !loses(&session, 69..=70)
+}
+
+/// An epoch takes several frames, of which some are written, or all are and none is synced. A reader is told of some row that it is durable.
+fn reader_of_what_a_flush_had_taken() -> bool {
+    let mut stopped = 0;
+    let is_wrong = (0..8).any(|later| {
+        let (disk, session) = fresh();
+        session.commit(0, &[row(0, 3)]).unwrap();
+        session.idle(3, 20);
+        let before = disk.steps().len();
+        let sealed: Vec<_> = (0..60_u64)
+            .map(|number| {
+                let patch = Told::Patch(0, key(2 * number), 1, vec![u64::MAX; 2]);
+                session.sealed(number as usize % 3, &[patch]).unwrap()
+            })
+            .collect();
+        assert_eq!(disk.steps().len(), before, "nothing is flushed yet");
+        disk.plan(before + later, Fault::FailForEver);
+        let is_stopped = sealed.into_iter().map(|sealed| session.wait(sealed)).any(|waited| waited.is_err());
+        stopped += u32::from(is_stopped);
+        let wrong = |number| loses(&session, number..=number) != (number < 120 && number.is_multiple_of(2));
+        is_stopped && ((0..125).any(wrong) || loses(&session, 119..=130) || !loses(&session, 0..=1))
+    });
+    assert!(is_wrong || stopped >= 3, "the log stops at {stopped} operations");
+    is_wrong
 }
 
 /// Rows are deleted while there is no room for a further file.
@@ -373,6 +423,7 @@ fn killer(step: Step) -> fn() -> bool {
         Step::SyncNames => power_failure_after_many_commits,
         Step::RefuseStopped => transaction_after_a_failure,
         Step::LoseLate => reader_of_what_is_sealed_late,
+        Step::LoseTaken => reader_of_what_a_flush_had_taken,
         Step::DeleteWhenFull => deletion_on_a_full_disk,
         Step::CarryDurable => rot_in_the_last_frame,
         Step::NoteEnd => rot_of_the_end,
@@ -393,6 +444,6 @@ fn killer(step: Step) -> fn() -> bool {
 
 each_step_is_needed! {
     Step, killer:
-    RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped LoseLate DeleteWhenFull
+    RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped LoseLate LoseTaken DeleteWhenFull
     CarryDurable NoteEnd FollowPredecessors NumberPieces FollowPieces AwaitLastPiece CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
 }

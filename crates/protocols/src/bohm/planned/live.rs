@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use polychron_sync::atomic::Ordering;
+
 use super::super::entry::Known;
 use super::{ClientBatch, Content};
 
@@ -43,6 +45,17 @@ impl<'c> LiveBatch<'c> {
 }
 
 impl ClientBatch {
+    /// All that a transaction of it has read is durable, although the log has stopped.
+    pub(in super::super) fn note_certain(&self) {
+        // Relaxed: handed on with the transaction's state.
+        self.certain.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether that holds for all of them, once they were executed.
+    pub(in super::super) fn is_certain(&self) -> bool {
+        self.certain.load(Ordering::Relaxed) == self.content().count
+    }
+
     /// The client batch while some transaction of it is under way.
     ///
     /// # Safety
