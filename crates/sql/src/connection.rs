@@ -17,6 +17,7 @@ use crate::gates::Slot;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Notice, Outcome};
 use crate::parse::Command;
+use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
 use crate::statement::{Action, Statement};
