@@ -44,6 +44,9 @@ pub fn workload_names() -> Vec<&'static str> {
     WORKLOADS.iter().map(|&(name, _)| name).collect()
 }
 
+/// Those among them that measure one property each. They are built on request, because each is compiled for every protocol.
+const OF_ONE_PROPERTY: &[&str] = &[HotKey::NAME, Assert::NAME, Scan::NAME, Modify::NAME, Churn::NAME];
+
 /// Why a benchmark was not run, or came to no end.
 pub enum Refusal {
     /// Bad input, found before anything was loaded.
@@ -72,11 +75,11 @@ pub fn run_with<L: ProtocolList>(bench: Bench) -> u8 {
         OneWorkload::Tpcc(given) => bench_workload::<L, Tpcc>(&given.common, given.options, turns),
         OneWorkload::Ycsb(given) => bench_workload::<L, Ycsb>(&given.common, given.options.into(), turns),
         OneWorkload::Increment(given) => bench_workload::<L, Increment>(&given.common, given.options, turns),
-        OneWorkload::Modify(given) => bench_workload::<L, Modify>(&given.common, given.options, turns),
-        OneWorkload::Hotkey(given) => bench_workload::<L, HotKey>(&given.common, given.options, turns),
-        OneWorkload::Assert(given) => bench_workload::<L, Assert>(&given.common, given.options, turns),
-        OneWorkload::Scan(given) => bench_workload::<L, Scan>(&given.common, given.options, turns),
-        OneWorkload::Churn(given) => bench_workload::<L, Churn>(&given.common, given.options, turns),
+        OneWorkload::Modify(given) => bench_on_request::<L, Modify>(&given.common, given.options, turns),
+        OneWorkload::Hotkey(given) => bench_on_request::<L, HotKey>(&given.common, given.options, turns),
+        OneWorkload::Assert(given) => bench_on_request::<L, Assert>(&given.common, given.options, turns),
+        OneWorkload::Scan(given) => bench_on_request::<L, Scan>(&given.common, given.options, turns),
+        OneWorkload::Churn(given) => bench_on_request::<L, Churn>(&given.common, given.options, turns),
         OneWorkload::Smallbank(given) => bench_workload::<L, SmallBank>(&given.common, given.options, turns),
         OneWorkload::Tatp(given) => bench_workload::<L, Tatp>(&given.common, given.options, turns),
     };
@@ -106,7 +109,12 @@ fn verdict(outcome: &Result<Report, Refusal>) -> (u8, Option<String>) {
 }
 
 fn list_workloads() -> String {
-    two_columns(["workload", ""], WORKLOADS.iter().copied())
+    let shown = |&(name, summary): &(&'static str, &str)| {
+        let is_built = cfg!(feature = "workloads") || !OF_ONE_PROPERTY.contains(&name);
+        (name, if is_built { summary.to_owned() } else { format!("{summary} (built with `--features workloads`)") })
+    };
+    let rows: Vec<_> = WORKLOADS.iter().map(shown).collect();
+    two_columns(["workload", ""], rows.iter().map(|(name, summary)| (*name, summary.as_str())))
 }
 
 fn list_protocols(all: &[ProtocolInfo]) -> String {
@@ -192,6 +200,29 @@ impl ProtocolVisitor for Accepts<'_> {
 /// One line that says what there is not.
 pub fn accepts<L: ProtocolList>(protocol: &str, options: &[String]) -> Result<(), String> {
     L::visit(protocol, Accepts(options)).map_err(|unknown| unknown.to_string())?
+}
+
+/// As [`bench_workload`], where the workload was built.
+#[cfg(feature = "workloads")]
+fn bench_on_request<L: ProtocolList, W: Workload>(
+    common: &Common,
+    options: W::Options,
+    turns: Option<&Turns>,
+) -> Result<Report, Refusal> {
+    bench_workload::<L, W>(common, options, turns)
+}
+
+/// Refuses a workload that was not built.
+#[cfg(not(feature = "workloads"))]
+fn bench_on_request<L: ProtocolList, W: Workload>(
+    _common: &Common,
+    _options: W::Options,
+    _turns: Option<&Turns>,
+) -> Result<Report, Refusal> {
+    let name = W::NAME;
+    Err(Refusal::Input(format!(
+        "this program was built without the workload `{name}`: build it with `--features workloads`"
+    )))
 }
 
 fn bench_workload<L: ProtocolList, W: Workload>(

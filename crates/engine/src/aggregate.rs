@@ -13,9 +13,9 @@ pub use polychron_base::error::AggregateError;
 /// A question about a range. Columns are named by position; NULLs do not count, as in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
-    /// How many rows there are, as [`Value::Unsigned`].
+    /// The number of rows, as [`Value::Unsigned`].
     Rows,
-    /// How many rows have a value in the column, as [`Value::Unsigned`].
+    /// The number of rows that have a value in the column, as [`Value::Unsigned`].
     Count(usize),
     /// The sum of the column's values in the column's own type (integers as the widest of their kind, of up to 64 bits or of 128;
     /// floating-point numbers in 64 bits), or NULL of none.
@@ -49,7 +49,7 @@ pub struct Grouping<'a> {
     pub by: &'a [usize],
     /// The questions about each group.
     pub wanted: &'a [Aggregate],
-    /// How many groups there may be.
+    /// The maximum number of groups.
     pub most: usize,
 }
 

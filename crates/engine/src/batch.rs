@@ -53,12 +53,12 @@ impl<'b> ColumnBatch<'b> {
         (0..self.rows).filter(is_selected)
     }
 
-    /// How many rows belong to the answer.
+    /// The number of rows that belong to the answer.
     pub fn count(&self) -> usize {
         self.selected.map_or(self.rows, count_ones)
     }
 
-    /// How many of them have a value in a column, which is named by its position in the batch.
+    /// The number of these rows that have a value in a column, which is given by its position in the batch.
     ///
     /// # Panics
     /// If the batch has no such column.
@@ -143,7 +143,7 @@ impl<'b> ColumnVector<'b> {
         self.words
     }
 
-    /// Where in each word the number lies.
+    /// The position of the number in each word.
     #[inline]
     pub fn form(&self) -> Form {
         self.column.form
@@ -194,16 +194,16 @@ impl NotNumeric {
     }
 }
 
-/// Where the numbers of a column lie among the words of a row.
+/// The position of a numeric column among the words of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct NumericColumn {
     /// Which word.
     pub word: usize,
-    /// Where in it.
+    /// The position in that word.
     pub form: Form,
     /// The word and its bit that say NULL, where the column can be that.
     pub null: Option<(usize, u32)>,
-    /// That of the numbers: of an enum its integer.
+    /// The type of the numbers; for an enum, that of its integer.
     column_type: ColumnType,
 }
 
@@ -211,7 +211,7 @@ impl NumericColumn {
     /// Finds the place.
     ///
     /// # Errors
-    /// Where it does not hold numbers.
+    /// The column does not hold numbers.
     pub fn new(column: &LayoutColumn) -> Result<Self, NotNumeric> {
         use ColumnType as Type;
         let (slot, column_type) = (column.slot, column.column_type.stored());

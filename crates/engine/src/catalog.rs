@@ -59,7 +59,7 @@ pub struct TableList<T> {
     next: u32,
     /// Tables in whose place others are, and why.
     superseded: Vec<Superseded>,
-    /// What is not there for good.
+    /// Tables and indexes that are not permanent.
     provisional: Provisional,
 }
 

@@ -24,7 +24,7 @@ pub struct RowRules {
 }
 
 impl RowRules {
-    /// Those of a definition.
+    /// The checks of a definition.
     ///
     /// # Errors
     /// When it is not valid.
@@ -159,7 +159,7 @@ pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     foreign_keys::put_row(transaction, table, key, row)
 }
 
-/// How many tables' rules a thread remembers.
+/// The number of tables whose rules a thread remembers.
 const REMEMBERED: usize = 8;
 
 /// The rules of a table.

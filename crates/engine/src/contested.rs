@@ -25,6 +25,7 @@ use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
 use crate::drive::RandomWait;
 use crate::options::Retry;
+use crate::stores::WorkerBase;
 
 /// Conflicts in a row before a transaction asks for the favour. After half of them it yields its processor ([`RandomWait::SPINS`]), which
 /// most often goes to the transaction in its way. To ask earlier costs throughput where few transactions conflict so often: a wait for the
@@ -34,11 +35,11 @@ pub const CONFLICTS_UNFAVOURED: u64 = 2 * RandomWait::SPINS;
 /// Rows that are remembered.
 const MOST: usize = 8;
 
-/// How long one turn is to take, with what others commit until the next, in units of [`nap`].
+/// The intended length of a turn, including the commits of others before the next one, in units of [`nap`].
 const NAPS_OF_A_TURN: u32 = 2;
 /// Turns beyond which a transaction does not sleep ahead.
 const MOST_TURNS_AHEAD: usize = 256;
-/// How often a transaction looks during one and the same turn, and in all, before it waits no longer.
+/// The number of looks of a transaction during one turn, and in all, before it stops waiting.
 const MOST_LOOKS_AT_ONE: u32 = if MODELLED { 1 } else { 8 };
 const MOST_LOOKS: u32 = if MODELLED { 2 } else { 512 };
 /// Conflicts of a favoured transaction after which it asks anew. It spins before the first few of the next attempts, and sleeps before the
@@ -58,7 +59,7 @@ pub struct RowAddress(pub usize);
 pub struct Favour {
     /// The favoured transaction's worker, counted from one.
     whose: AtomicUsize,
-    /// How many transactions have been favoured so far.
+    /// The number of transactions that have been favoured so far.
     turns: AtomicUsize,
     rows: [AtomicUsize; MOST],
     queue: CachePadded<Queue>,
@@ -119,7 +120,7 @@ pub struct Contested {
     /// Addresses of records.
     rows: [usize; MOST],
     standing: Standing,
-    /// How often the transaction has conflicted since it is favoured.
+    /// The number of conflicts of the transaction since it is favoured.
     kept: u32,
 }
 
@@ -142,7 +143,7 @@ impl Default for Contested {
 }
 
 impl Contested {
-    /// That of a worker whose transactions ask for the favour after so many conflicts in a row.
+    /// The state of a worker whose transactions ask for the favour after `unfavoured` conflicts in a row.
     pub fn asking_after(unfavoured: u64) -> Self {
         Self { unfavoured, rows: [0; MOST], standing: Standing::default(), kept: 0 }
     }
@@ -161,15 +162,9 @@ impl Contested {
     }
 
     /// Waits before the next attempt: for the favour, or else for a random time.
-    pub fn back_off(
-        &mut self,
-        favour: &Favour,
-        worker: usize,
-        attempts: u64,
-        (random, retry): (&mut RandomWait, &Retry),
-    ) {
-        if !self.wait(favour, worker, attempts) {
-            random.wait(attempts, retry);
+    pub fn back_off<S>(&mut self, favour: &Favour, worker: &mut WorkerBase<S>, attempts: u64, retry: &Retry) {
+        if !self.wait(favour, worker.slot, attempts) {
+            worker.back_off.wait(attempts, retry);
         }
     }
 

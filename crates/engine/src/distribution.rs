@@ -1,4 +1,4 @@
-//! How numbers are distributed, to an eighth of their size: counts in buckets that one thread writes and anyone reads.
+//! Distributions of numbers, exact to an eighth of their size: counts in buckets that one thread writes and any thread reads.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ impl SharedDistribution {
     }
 }
 
-/// How numbers are distributed.
+/// The distribution of some numbers.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Empty, or a count for each bucket.
@@ -107,7 +107,7 @@ impl Distribution {
         Self { counts: self.counts.iter().zip(earlier).map(|(now, before)| now - before).collect() }
     }
 
-    /// How many numbers there are.
+    /// The number of recorded numbers.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }

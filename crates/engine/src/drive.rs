@@ -167,7 +167,7 @@ trait Body<W: Interactive> {
         Ok(output)
     }
 
-    /// What the last run has answered is not taken.
+    /// Drops the answer of the last run, which is not used.
     fn discard(&mut self) {}
 }
 

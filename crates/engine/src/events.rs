@@ -19,16 +19,16 @@ pub enum Event<'e> {
     Conflict {
         /// Why, and at which key.
         abort: &'e Abort,
-        /// How often it has conflicted so far.
+        /// The number of its conflicts so far.
         attempts: u64,
     },
     /// A transaction took as long as [`Events::slow`] says, or longer, its repetitions included. Transactions that are kept as objects
     /// ([`crate::open::Open`]) are not among them: how long these last is their clients' affair.
     #[non_exhaustive]
     Slow {
-        /// How long it took.
+        /// Its duration.
         time: Duration,
-        /// How often it conflicted.
+        /// The number of its conflicts.
         conflicts: u64,
         /// Whether it has committed.
         committed: bool,
@@ -49,9 +49,9 @@ pub enum Event<'e> {
     Opening {
         /// The present stage.
         stage: OpeningStage,
-        /// How much of it is done.
+        /// The amount of work that is done.
         done: u64,
-        /// How much there is to do, at most.
+        /// The amount of work in all, at most.
         of: u64,
         /// For how long this stage has lasted.
         time: Duration,

@@ -181,7 +181,7 @@ pub struct Copy {
     keys: KeyExtractor,
     /// The key of the last row that was copied by earlier transactions.
     behind: Option<Box<[u8]>>,
-    /// That of the last one in this transaction, which may be run again.
+    /// The key of the last row that this transaction has changed; the transaction may be run again.
     last: Option<Box<[u8]>>,
 }
 

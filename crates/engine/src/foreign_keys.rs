@@ -43,7 +43,7 @@ pub struct Reference {
 #[derive(Clone, Debug, Default)]
 pub struct Constraints {
     rules: Option<Arc<RowRules>>,
-    /// By the ids of the indexes, also of those that were dropped.
+    /// Indexed by the ids of the indexes, including dropped ones.
     keys: Vec<Option<Arc<KeyNames>>>,
     /// Says the names to errors.
     naming: Option<Arc<Naming>>,
@@ -130,7 +130,7 @@ impl Constraints {
     pub const NONE: &'static Self =
         &Self { rules: None, keys: Vec::new(), naming: None, parents: Vec::new(), children: Vec::new(), held: None };
 
-    /// Those of a new table, whose secondary indexes have these ids: the foreign keys that it declares, and those among them that lead to itself.
+    /// The constraints of a new table, whose secondary indexes have these ids: its foreign keys, and those among them that refer to the table itself.
     ///
     /// # Errors
     /// [`Error::Definition`]: there is no such parent, or its key has other types.
@@ -353,7 +353,7 @@ pub(crate) fn concerns<T: Transaction + ?Sized>(
     Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
 }
 
-/// Where to go back to if a write breaks a rule, for tables whose writes are checked.
+/// The position to undo to if a write breaks a rule; for tables whose writes are checked.
 #[inline(always)]
 fn before<T: Transaction + ?Sized>(
     transaction: &mut T,

@@ -21,7 +21,7 @@ pub struct HotKey {
     pub index: IndexId,
     /// The encoded key; `None` counts conflicts whose checks knew no key.
     pub key: Option<KeyPreview>,
-    /// How often transactions conflicted there, at least.
+    /// A lower bound of the number of conflicts there.
     pub conflicts: u64,
 }
 

@@ -38,11 +38,11 @@ pub trait Interactive: Worker {
     /// Waits before the next attempt after `attempts` conflicts in a row: the protocol's back-off.
     fn back_off(&mut self, attempts: u64);
 
-    /// How long to go on retrying.
+    /// The limits of retrying.
     fn retry(&self) -> &options::Retry;
 }
 
-/// How the driver of a transaction ends it.
+/// The two ways in which a driver ends a transaction.
 pub trait Commit: Transaction {
     /// Commits. After an error nothing of the transaction remains.
     ///

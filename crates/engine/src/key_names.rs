@@ -17,7 +17,7 @@ pub(crate) struct KeyNames {
 }
 
 impl KeyNames {
-    /// Those of the primary index, and of the secondary ones, which have these ids, by their ids.
+    /// The keys of the primary index and of the secondary ones, which have these ids; the result is indexed by id.
     pub(crate) fn all(definition: &TableDefinition, ids: &[IndexId]) -> Result<Vec<Option<Arc<Self>>>, Error> {
         let primary = Self::new(definition, None, &definition.key, KeyExtractor::primary(definition)?);
         let mut all = vec![Some(Arc::new(primary))];
@@ -28,7 +28,7 @@ impl KeyNames {
         Ok(all)
     }
 
-    /// Those of the secondary index at a position of the definition.
+    /// The key of the secondary index at a position of the definition.
     pub(crate) fn secondary(definition: &TableDefinition, position: usize) -> Result<Self, Error> {
         let extractor = KeyExtractor::secondary(definition, position)?;
         let index = &definition.indexes[position];
@@ -66,7 +66,7 @@ impl KeyNames {
 pub(crate) struct Words {
     table: String,
     columns: Vec<String>,
-    /// By the ids of the indexes.
+    /// Indexed by the ids of the indexes.
     keys: Vec<Option<Arc<KeyNames>>>,
 }
 

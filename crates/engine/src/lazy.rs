@@ -26,7 +26,7 @@ pub struct RowPlace {
     key: Span,
 }
 
-/// Where bytes lie.
+/// The position of a run of bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     start: u32,
@@ -241,13 +241,13 @@ impl Nodes {
 #[derive(Debug, Default)]
 pub struct Condition {
     program: Program,
-    /// What it is, where it does not depend on a row.
+    /// The value itself, if it does not depend on a row.
     root: Option<Operand>,
     /// The truth value that the procedure observed.
     pub truth: bool,
-    /// Where each of the arena's nodes has come that it depends on.
+    /// For each node of the arena that it depends on, the position of its copy.
     positions: Vec<u32>,
-    /// Where its rows were in the arena.
+    /// The positions of its rows in the arena.
     origins: Vec<u32>,
 }
 

@@ -95,8 +95,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// One line for lists: what it is and when to take it.
     const SUMMARY: &'static str;
 
-    /// The isolation under the default options. Everything but what is there for comparison is
-    /// serializable.
+    /// The isolation under the default options. Every protocol is serializable, except those that exist for comparison only.
     const ISOLATION: Isolation = Isolation::Serializable;
 
     /// Options that have a name of their own in lists, beside the default ones, which go by [`Protocol::NAME`].
@@ -166,14 +165,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Adds a secondary index to a table and fills it while transactions run. Returns when it can be read. While a unique index is being filled,
     /// it refuses writes as duplicates, also where it cannot be made in the end.
     ///
-    /// Where it has to wait for transactions of others that are open, it does so within the limits of the calling thread
-    /// ([`Limits::hold`](limits::Limits::hold)), and for as long as [`Retry::time`](options::Retry::time) says. A protocol that plans procedures
-    /// waits for those that came before.
+    /// If it has to wait for open transactions of other threads, it waits within the limits of the calling thread
+    /// ([`Limits::hold`](limits::Limits::hold)), and at most for [`Retry::time`](options::Retry::time). A protocol that plans procedures
+    /// waits for the procedures that were submitted before.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`], and
-    /// [`Error::Duplicate`] when the index is unique and the rows are not; [`Error::TimedOut`], which says for whom it waited, [`Error::Cancelled`],
-    /// or [`Error::Conflicts`] when others have open for too long what stands in the way. The table is then as before.
+    /// [`Error::Duplicate`] when the index is unique and the rows are not; [`Error::TimedOut`], which names the transaction it waited for,
+    /// [`Error::Cancelled`], or [`Error::Conflicts`] when another transaction that it must wait for stays open for too long. The table is then as before.
     /// [`Error::WaitsForItself`] where the calling thread has a transaction open, or is called from the midst of a batch, and the protocol waits
     /// for the end of both.
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -219,7 +218,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         self.storage().statistics()
     }
 
-    /// How many versions the records have besides the newest (Figure 6-6 of the Maflingo thesis); walks every table.
+    /// The number of versions that the records have besides the newest (Figure 6-6 of the Maflingo thesis); walks every table.
     /// `None` where records have one version only.
     fn versions(&self) -> Option<Versions> {
         self.storage().versions()
@@ -255,8 +254,8 @@ pub trait Worker: Send {
         }
     }
 
-    /// As [`Worker::execute_batch`], beside procedures of other types: `others`, which is called once, executes those with this worker, as soon as these
-    /// are handed in to be planned, or behind them. `done` may be told by another thread, which [helps](Worker::help_others).
+    /// As [`Worker::execute_batch`], together with procedures of other types. `others` is called once, to execute those with this worker: as soon as
+    /// `procedures` are handed in to be planned, or after them. Another thread that [helps](Worker::help_others) may call `done`.
     fn execute_batch_with<P: Procedure>(
         &mut self,
         procedures: &mut [P],
@@ -267,7 +266,8 @@ pub trait Worker: Send {
         others(self);
     }
 
-    /// For an idle thread: goes on with batches of other workers that stand ([`Worker::execute_batch_with`]). Whether it could; `None`: none are planned.
+    /// For an idle thread: continues a batch of another worker that has stopped ([`Worker::execute_batch_with`]). Returns whether there was one; `None`:
+    /// this protocol plans no batches.
     fn help_others(&mut self) -> Option<bool> {
         None
     }
@@ -323,9 +323,9 @@ pub trait Worker: Send {
         Ok(())
     }
 
-    /// What the answers wait for that this worker has given since the last call. Nothing of a worker waits for it; who passes its answers on does
-    /// ([`redo::Answers`]), when the worker is in no epoch, and best when others have it. A worker whose protocol has a journal says so for each of its
-    /// transactions, those that only read or failed included.
+    /// The ticket on which the answers depend that this worker has given since the last call. The worker itself does not wait for it. The caller that
+    /// passes the answers on does ([`redo::Answers`]), while the worker is in no epoch, and preferably after it has returned the worker. A protocol with a
+    /// journal sets the ticket for each transaction, including those that only read or failed.
     fn take_ticket(&mut self) -> Ticket {
         Ticket::DONE
     }

@@ -1,4 +1,4 @@
-//! How long a caller wants to wait for its transaction, and how it calls one off.
+//! Limits of a caller: the time it waits for its transaction, and the cancellation of one.
 //!
 //! Limits hold for what a thread does inside of [`Limits::hold`], transactions inside of transactions and changes of tables and indexes included.
 //! They are looked at where a transaction would be run again, where it waits for others, before its procedure runs and before it commits: never while the procedure itself

@@ -10,13 +10,13 @@ const RENEW_EVERY: u32 = 64;
 pub struct Midway(u32);
 
 impl Midway {
-    /// That of a transaction that validates every so many operations, or is a snapshot.
+    /// The state of a transaction that validates every `every` operations, or is a snapshot.
     #[inline]
     pub fn new(every: u32, is_snapshot: bool) -> Self {
         Self(if is_snapshot { every.min(RENEW_EVERY) } else { every })
     }
 
-    /// That of one which does so with its next operation.
+    /// The state of a transaction that validates at its next operation.
     #[inline]
     pub fn at_once() -> Self {
         Self(1)

@@ -60,7 +60,7 @@ pub fn note_seen(database: u32, timestamp: u64, slot: usize) {
 pub struct Seen((u32, u64, usize));
 
 impl Seen {
-    /// That of the calling thread.
+    /// The newest change that the calling thread has seen.
     pub fn here() -> Self {
         Self(COMMITS.with(|commits| commits.saw.get()))
     }
@@ -87,18 +87,18 @@ pub fn any_commit(database: u32, holds: impl Fn(u64) -> bool) -> bool {
     })
 }
 
-/// What a worker remembers to tell its thread's own doing from others'.
+/// The state by which a worker distinguishes conflicts with its own thread's commits from conflicts with other threads.
 #[derive(Debug, Default)]
 pub struct Nested {
-    /// What the thread had committed when the transaction began.
+    /// The number of commits of the thread when the transaction began.
     commits: u64,
-    /// When the other side of the conflict that is being told committed.
+    /// The commit timestamp of the opponent of the conflict that is reported next.
     timestamp: Option<u64>,
-    /// The id of the other side that is open.
+    /// The id of that opponent, if it is still open.
     open: Option<u64>,
     own: u32,
     unknown: u32,
-    /// Where the transaction conflicted, if beginning again cannot help.
+    /// The index and key of the conflict, if another attempt would conflict likewise.
     waits: Option<(TableId, IndexId, Option<KeyPreview>)>,
 }
 
@@ -153,7 +153,7 @@ impl Nested {
         self.waits = is_useless.then_some((abort.table, abort.index, abort.key));
     }
 
-    /// What a transaction that is run again and again is ended with.
+    /// The error that ends a transaction whose attempts would conflict without end.
     pub fn error(&self) -> Option<Error> {
         self.waits.map(|(table, index, key)| Error::waits_in_index(table, index, key))
     }
@@ -216,7 +216,7 @@ mod tests {
         opponent: None,
     };
 
-    /// How many attempts it takes to give up, of at most 1000.
+    /// The number of attempts until it gives up, at most 1000.
     fn attempts(database: u32, mut attempt: impl FnMut(&mut Nested, &mut Nested, u64)) -> Option<u64> {
         let (mut outer, mut inner) = (Nested::default(), Nested::default());
         (1..=1000).find(|&at| {

@@ -70,7 +70,7 @@ pub trait Operations: Transaction {
         Ok(self.read_row(table.id, key.encode(&mut scratch), &Projection::NONE)?.is_some())
     }
 
-    /// How many rows the table has. This reads all of it, as [`Operations::scan`] does, so it conflicts with every insertion and deletion.
+    /// The number of rows of the table. This reads all of it, as [`Operations::scan`] does, so it conflicts with every insertion and deletion.
     fn len<R: Row>(&mut self, table: &Table<R>) -> Result<u64, Error> {
         self.scan(table, ..).count()
     }

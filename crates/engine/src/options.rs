@@ -13,15 +13,15 @@ use crate::redo::Journal;
 pub struct Common {
     /// Regions, limits, worker slots, the epoch clock.
     pub memory: polychron_memory::Options,
-    /// How conflicts are retried.
+    /// The retry of transactions that conflict.
     pub retry: Retry,
-    /// How procedures are executed that are submitted and not waited for.
+    /// The execution of submitted procedures.
     pub submissions: Submissions,
     /// The seed of the hashes of keys: chosen anew whenever such options are made, so that no client can foresee which keys collide.
     pub hash_seed: HashSeed,
     /// The listener of events.
     pub events: Events,
-    /// Where commits hand their changes to. A protocol that does not refuses any but an empty one ([`Journal::refuse`]).
+    /// The journal to which commits hand their changes. A protocol without logging refuses any but an empty one ([`Journal::refuse`]).
     pub journal: Journal,
 }
 
@@ -39,10 +39,10 @@ impl Common {
     }
 }
 
-/// How conflicts are retried.
+/// The retry of transactions that conflict.
 #[derive(Clone, Debug)]
 pub struct Retry {
-    /// How often a transaction may conflict before its caller is told with [`crate::Error::Conflicts`]. By default a million times, which no
+    /// The number of conflicts after which a transaction fails with [`crate::Error::Conflicts`]. By default a million times, which no
     /// transaction comes near that has a chance: those that conflict repeatedly are favoured.
     pub attempts: u64,
     /// For how long a transaction may conflict before its caller is told likewise, counted from one of its first conflicts on; `None`:
@@ -68,7 +68,7 @@ impl Default for Retry {
     }
 }
 
-/// How submitted procedures become batches, and who executes them.
+/// The batching of submitted procedures, and the threads that execute them.
 #[derive(Clone, Debug)]
 pub struct Submissions {
     /// Threads that execute them; each takes a worker's slot, from the first submission on. One for each core, unless told

@@ -42,7 +42,7 @@ pub enum Change<'a> {
 /// of one transaction come in the order in which they were staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order {
-    /// How often the numbers have begun anew.
+    /// The number of times that the numbering has restarted.
     pub era: u64,
     /// The protocol's timestamp, or what it counts, within the era.
     pub timestamp: u64,
@@ -121,7 +121,7 @@ pub trait Log: Send + Sync + 'static {
     /// transaction wrote can be read by others only when this has returned. Where nothing was staged, the ticket is that of what was sealed so far.
     fn seal(&self, worker: usize, order: Order) -> Ticket;
 
-    /// What a transaction waits for that has read changes up to this order and has staged none.
+    /// The ticket for the answer of a transaction that has read changes up to this order and has staged none.
     fn ticket(&self, read: Order) -> Ticket;
 
     /// These are the tables from now on; durable when this returns. Nobody knows of the change yet. Calls come one at a time, and no transaction waits for
@@ -131,7 +131,7 @@ pub trait Log: Send + Sync + 'static {
     /// The log refuses the change, which is then not made.
     fn define(&self, tables: &StoredCatalog) -> Result<(), Error>;
 
-    /// What waits for all that was sealed and that the caller may have read: the last epoch that a seal has noted, or [`Ticket::DONE`] if that is
+    /// The ticket for all sealed changes that the caller may have read: the last epoch that a seal has noted, or [`Ticket::DONE`] if that epoch is
     /// durable.
     fn sealed(&self) -> Ticket;
 
@@ -165,9 +165,9 @@ crate::named! {
         StagePatches,
         /// It has all words that changed.
         WholePatches,
-        /// What a transaction staged that rolls back is discarded.
+        /// The staged changes of a transaction that rolls back are discarded.
         Discard,
-        /// What is sealed has the order of its transaction.
+        /// Sealed changes have the order of their transaction.
         OrderSeals,
         /// It is sealed before any other thread can read it.
         SealFirst,
@@ -183,7 +183,7 @@ crate::named! {
         WatchRanges,
         /// An answer leaves when what it depends on is durable.
         HoldAnswers,
-        /// What is told to have ended has sealed.
+        /// A transaction that is reported as ended has sealed its changes.
         AwaitSealing,
     }
 }

@@ -94,7 +94,7 @@ impl Savepoints {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Where a savepoint is, in the list and in the transaction. `None`: it is void.
+    /// The position of a savepoint in the list, and its position in the transaction. `None`: it is void.
     fn find(&self, savepoint: Savepoint) -> Option<(usize, usize)> {
         if savepoint.holder != self.holder {
             return None;

@@ -68,7 +68,7 @@ impl<'a> Scan<'a> {
 pub struct Restriction {
     /// The column's position in the table.
     pub column: usize,
-    /// How it is compared.
+    /// The comparison.
     pub comparison: Comparison,
     /// With what.
     pub value: Value,

@@ -233,7 +233,7 @@ pub struct Statistics {
     pub staleness_sum_us: u64,
     /// The oldest of them, in microseconds.
     pub staleness_max_us: u64,
-    /// How old all of them were, in microseconds.
+    /// The sum of their ages, in microseconds.
     pub staleness: Distribution,
     /// Memory, where the protocol uses the engine's.
     pub memory: Option<MemoryStatistics>,
@@ -283,7 +283,7 @@ pub struct Metric {
 /// The kind of number in a [`Metric`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
-    /// How often something has happened since the database was opened.
+    /// A count of events since the database was opened.
     Count(u64),
     /// An average: a sum since the database was opened, and of how many.
     Mean(u64, u64),
@@ -307,7 +307,7 @@ impl MetricValue {
     }
 }
 
-/// How many extra versions records have: `records[n]` records have `n` versions besides the newest; the last entry counts
+/// The numbers of extra versions of records: `records[n]` records have `n` versions besides the newest; the last entry counts
 /// all that have as many or more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {

@@ -25,7 +25,7 @@ pub trait Storage: Send + Sync {
     /// The workers' counts.
     fn counters(&self) -> &Registry;
 
-    /// Where commits hand their changes to.
+    /// The journal to which commits hand their changes.
     fn journal(&self) -> &Journal;
 
     /// Up to which order all transactions have ended that hand changes to the journal: those up to there that commit have sealed before the call, and

@@ -78,13 +78,13 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
     #[doc(hidden)]
     fn scan_unchecked(&mut self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error>;
 
-    /// How far the transaction has come: a position that means something to the protocol, and never goes down but by
+    /// The position of the transaction. The protocol defines its meaning, and it decreases only by
     /// [`Transaction::undo_unchecked`].
     #[doc(hidden)]
     fn mark(&mut self) -> Result<usize, Error>;
 
     /// Undoes all writes since [`Transaction::mark`] told this position, or nothing when it fails. No earlier position was undone to since.
-    /// What of them had failed, and was told nowhere, goes to [`Savepoints::tell`].
+    /// An error among them that was not reported yet goes to [`Savepoints::tell`].
     #[doc(hidden)]
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
 

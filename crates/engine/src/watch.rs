@@ -14,13 +14,13 @@ use polychron_sync::{Mutex, this_thread};
 use crate::background::Background;
 use crate::{Event, Events, Protocol};
 
-/// How often the thread looks.
+/// The interval between two looks of the thread.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long a transaction is open before it is reported, in nanoseconds.
+/// The time for which a transaction must be open to be reported, in nanoseconds.
 const LONG_NS: u64 = 1_000_000_000;
 /// The mark above the soft one, in percent of the limit.
 const HIGH_PERCENT: u8 = 95;
-/// How far below a mark the use falls before passing it is reported again, in percent of the limit.
+/// The hysteresis of a mark: the use must fall this far below it before passing it is reported again, in percent of the limit.
 const BELOW_PERCENT: u8 = 5;
 
 /// The thread that looks, until this is dropped.

@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 pub use any::AnyIndex;
 pub use stamp::{Change, Changes, Stamp};
 
-/// What an index holds for a key: 64 bits that mean something to the protocol (a record's address, a record id, a row
+/// The value of a key in an index: 64 bits whose meaning only the protocol knows (a record's address, a record id, a row
 /// number). Never zero.
 pub type Handle = std::num::NonZeroU64;
 
@@ -34,7 +34,7 @@ pub fn pointer_of<T>(handle: Handle) -> NonNull<T> {
     NonNull::with_exposed_provenance(address)
 }
 
-/// What a lookup found, and where it looked.
+/// The result of a lookup: the handle, and the stamp of the node that was searched.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     /// The key's handle, or `None` when the key is absent.
@@ -43,7 +43,7 @@ pub struct Lookup {
     pub stamp: Stamp,
 }
 
-/// What an insertion did.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug)]
 pub enum Inserted {
     /// The key was absent and is now present.

@@ -69,11 +69,11 @@ impl Span {
     }
 }
 
-/// What the limit leaves.
+/// The bytes that the limit leaves.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
-    /// What the reserve has of it.
+    /// The bytes of it that the reserve has.
     set_aside: usize,
     reserved: AtomicUsize,
 }
@@ -91,7 +91,7 @@ impl Budget {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// How much of the limit is not handed out.
+    /// The bytes of the limit that are not handed out.
     pub(crate) fn left(&self) -> usize {
         (self.limit - self.set_aside).saturating_sub(self.reserved())
     }
@@ -167,9 +167,9 @@ struct Inner {
     regions: Vec<Region>,
     /// The regions' numbers by their addresses.
     numbers: BTreeMap<usize, usize>,
-    /// What came back and is off the budget.
+    /// Returned spans, which no longer count against the budget.
     free: Spans,
-    /// What workers that left had not used up.
+    /// Unused remainders of workers that have left.
     remainders: Spans,
 }
 
@@ -190,7 +190,7 @@ impl Inner {
 }
 
 impl Region {
-    /// What was not handed out.
+    /// The span that was not handed out yet.
     fn rest(&self) -> Span {
         Span { base: self.mapping.base(), bytes: self.mapping.bytes() }.split(self.used).1
     }
@@ -273,7 +273,7 @@ impl Arena {
         huge_pages.returned(start, span.bytes, |page| mapping.advise(page, false));
     }
 
-    /// What came back, was not handed out again and begins at these addresses: it is off the budget.
+    /// Takes the returned spans that begin at these addresses. They do not count against the budget.
     pub(crate) fn take_returned(&self, addresses: Range<usize>) -> Vec<Span> {
         let mut inner = self.inner();
         let taken = inner.free.take_within(addresses);

@@ -6,7 +6,7 @@ use polychron_sync::SpinLatch;
 
 use crate::classes::{CLASSES, batch_of_class};
 
-/// What a free block holds: real pointers, so that provenance survives being free.
+/// The contents of a free block: real pointers, so that provenance survives while the block is free.
 #[repr(C)]
 struct Block {
     next: *mut Block,
@@ -64,7 +64,7 @@ impl FreeList {
 struct Shelf {
     /// Full batches, linked through the second word of the first block of each.
     batches: *mut Block,
-    /// What came in less than a batch.
+    /// Blocks that came in less than a batch.
     loose: FreeList,
 }
 

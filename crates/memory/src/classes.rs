@@ -9,10 +9,10 @@ const STEP: usize = 16;
 /// The largest size of the evenly spaced classes.
 pub(crate) const FINE_MAX: usize = 1024;
 
-/// How many evenly spaced classes there are.
+/// The number of evenly spaced classes.
 const FINE: usize = FINE_MAX / STEP;
 
-/// How many classes there are.
+/// The number of classes.
 pub(crate) const CLASSES: usize = class_of(MAX_POOLED) + 1;
 
 /// The largest allocation that comes from a class; larger ones are mapped one by one.
@@ -21,7 +21,7 @@ pub(crate) const MAX_POOLED: usize = 4 << 20;
 /// The largest block that workers keep in lists of their own; larger ones always pass through the shared stash.
 pub(crate) const MAX_LOCAL: usize = 64 << 10;
 
-/// How many classes workers keep lists for.
+/// The number of classes for which workers keep lists.
 pub(crate) const LOCAL_CLASSES: usize = class_of(MAX_LOCAL) + 1;
 
 /// The class of an allocation of `bytes` bytes, at most [`MAX_POOLED`].
@@ -71,10 +71,10 @@ const BATCHES: [u32; CLASSES] = {
     batches
 };
 
-/// What a batch of blocks weighs at most: a worker hoards two batches a class.
+/// The maximum size of a batch of blocks: a worker keeps up to two batches of each class.
 const BATCH_BYTES: u32 = 16 << 10;
 
-/// How many blocks of a class move between a worker and the stash at once: enough to make the latch cheap, few enough
+/// The number of blocks of a class that move between a worker and the stash at once: enough to make the latch cheap, few enough
 /// that workers hoard little.
 #[inline]
 pub(crate) const fn batch_of_class(class: usize) -> u32 {

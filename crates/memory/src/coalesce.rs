@@ -26,7 +26,7 @@ pub(crate) const PAGE: usize = 64 << 10;
 /// Less free memory than this part of the limit, on top of what is known to be scattered, is not worth a walk by itself.
 const WORTHWHILE: usize = 64;
 
-/// How many blocks a walk may look at for each refusal: about what a transaction that is refused costs by itself.
+/// The number of blocks that a walk may look at for each refusal: about the cost of the refused transaction itself.
 const BLOCKS_A_REFUSAL: usize = 1024;
 
 /// In every so many epochs some worker looks whether much is free.
@@ -38,7 +38,7 @@ const FEW_CHUNKS: usize = 4;
 /// After so many looks that all found much free a walk begins.
 const LOOKS: u32 = 8;
 
-/// How many blocks a worker sorts at one pin, and one that is about to be idle.
+/// The number of blocks that a worker sorts at one pin, and before it becomes idle.
 const SLICE: usize = 512;
 const IDLE_SLICE: usize = 16 << 10;
 
@@ -58,15 +58,15 @@ pub(crate) struct Coalescer {
 struct Past {
     /// Free bytes that the last walk found scattered between blocks in use.
     scattered: usize,
-    /// How many blocks it looked at.
+    /// The number of blocks that it has looked at.
     blocks: usize,
     /// Refusals without a walk since.
     refusals: usize,
     /// Blocks that all walks looked at.
     looked_at: usize,
-    /// How many looks in a row found much free.
+    /// The number of consecutive looks that found much free memory.
     looks: u32,
-    /// What was in use and reserved when a walk in slices had begun that returned little.
+    /// The bytes in use and reserved at the beginning of the last walk in slices that returned little.
     in_vain: Option<Extent>,
     /// The walk that is underway.
     walk: Option<Walk>,

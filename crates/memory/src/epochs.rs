@@ -30,7 +30,7 @@ const ASIDE: u64 = 1 << 62;
 /// The first epoch. What is loaded before any transaction ran counts as written in epoch 0.
 const FIRST: u64 = 1;
 
-/// How many epochs begin by the clock while a worker stays in an old one.
+/// The number of epochs that the clock begins while a worker stays in an old one.
 const LONGEST_LAG: u64 = 16;
 
 /// The epoch clock of one database. See the head of the module.
@@ -76,14 +76,14 @@ pub(crate) struct Slot {
     committing: AtomicU64,
     snapshot: AtomicU64,
     claimed: AtomicBool,
-    /// Whose the free blocks are that the worker keeps to itself.
+    /// The owner of the free blocks that the worker keeps for itself.
     kept: AtomicUsize,
     /// The thread on which the slot's worker was pinned last. Only that thread may conclude anything from it: it knows what
     /// it wrote itself.
     thread: AtomicU64,
 }
 
-/// What a worker needs to know to free what it retired.
+/// The epochs that decide which retired blocks a worker may free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Horizon {
     /// No guard that could reach a block is of this epoch or an older one.
@@ -159,7 +159,7 @@ impl Epochs {
         self.horizons.collectable.load(Ordering::Acquire)
     }
 
-    /// What is waited for by blocks that any guard may reach. Where such a block's time has come, it may still be noted.
+    /// The horizon of blocks that any guard may reach. A block behind it may still be noted.
     #[inline]
     pub(crate) fn horizon(&self) -> Horizon {
         Horizon { guards: self.left(), collectable: self.collectable() }
@@ -173,7 +173,7 @@ impl Epochs {
         self.horizons.left.load(Ordering::Acquire)
     }
 
-    /// What is waited for by versions, which only walkers reach.
+    /// The horizon of versions, which only walkers reach.
     #[inline]
     pub(crate) fn version_horizon(&self) -> Horizon {
         // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the walkers leave.
@@ -221,7 +221,7 @@ impl Epochs {
         })
     }
 
-    /// How long ago an epoch ended, in nanoseconds: the age of a snapshot at it.
+    /// The time since an epoch ended, in nanoseconds: the age of a snapshot at it.
     pub fn age_ns(&self, epoch: u64) -> u64 {
         self.beginnings.since_ns(epoch + 1, self.current())
     }
@@ -468,7 +468,7 @@ impl Epochs {
         self.current()
     }
 
-    /// How many slots were ever claimed.
+    /// The number of slots that were ever claimed.
     pub(crate) fn used_slots(&self) -> usize {
         // Acquire: pairs with the release in `claim`.
         self.used_slots.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! What a pinned worker can do: allocate, free, retire, read snapshots, announce commits.
+//! The operations of a pinned worker: allocate, free, retire, read snapshots, announce commits.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -98,7 +98,7 @@ impl<'l> Guard<'l> {
         self.worker.allocate(bytes)
     }
 
-    /// What an allocation of so many bytes is told that is refused now.
+    /// The error for an allocation of so many bytes that is refused now.
     #[cold]
     pub fn refusal(&self, requested: usize) -> OutOfMemory {
         self.worker.shared().refusal(requested)

@@ -6,7 +6,7 @@
 
 use crate::system::HUGE_PAGE;
 
-/// How much of each huge page of a region came back and was not handed out again.
+/// For each huge page of a region, the bytes that were returned and not handed out again.
 #[derive(Debug)]
 pub(crate) struct HugePages {
     pages: Vec<Page>,

@@ -74,19 +74,19 @@ pub enum Error {
     /// Every worker slot is claimed.
     #[error("all {limit} worker slots are in use")]
     TooManyWorkers {
-        /// How many slots there are.
+        /// The number of slots.
         limit: usize,
     },
     /// The options contradict themselves or each other.
     #[error("invalid memory options: {reason}")]
     InvalidOptions {
-        /// What must hold and does not.
+        /// The condition that does not hold.
         reason: &'static str,
     },
     /// The thread that moves the epochs on could not be started.
     #[error("the epoch thread could not be started: {kind}")]
     Ticker {
-        /// What the system said.
+        /// The error of the system.
         kind: std::io::ErrorKind,
     },
     /// An allocation was refused.

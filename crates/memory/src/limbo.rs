@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use crate::Epochs;
 use crate::epochs::Horizon;
 
-/// Whom the blocks of a list wait for.
+/// The readers for which the blocks of a list wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitsFor {
     /// All guards.
@@ -86,7 +86,7 @@ impl EmptyPage {
 pub(crate) struct Limbo {
     /// The first and the last page.
     pages: Option<(NonNull<Page>, NonNull<Page>)>,
-    /// Where the first entry lies in the first page, and where the next one will lie in the last page.
+    /// The position of the first entry in the first page, and of the next entry in the last page.
     begin: usize,
     end: usize,
     len: usize,

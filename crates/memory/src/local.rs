@@ -23,7 +23,7 @@ const STEP: usize = 4;
 /// For how many ordinary refusals one counts of work that may draw on the reserve: until it goes on nothing does.
 const REFUSALS_OF_RESERVE: usize = 16;
 
-/// How many blocks that belong to no worker are freed in one go.
+/// The number of blocks without a worker that are freed in one go.
 const ORPHAN_STEP: usize = 256;
 
 mod waiting;
@@ -38,7 +38,7 @@ pub struct Local {
 pub(crate) struct Worker {
     pub(crate) memory: Arc<Memory>,
     pub(crate) id: WorkerId,
-    /// How many guards exist.
+    /// The number of guards.
     pub(crate) pins: Cell<usize>,
     /// Whether one of them is [`Local::hold`]'s.
     held: Cell<bool>,
@@ -48,7 +48,7 @@ pub(crate) struct Worker {
     shows: Cell<bool>,
     /// The addresses that are noted, with their number.
     noted: RefCell<(u64, Arc<Vec<usize>>)>,
-    /// How many snapshots exist.
+    /// The number of snapshots.
     pub(crate) snapshots: Cell<usize>,
     /// The thread on which the worker was pinned last.
     thread: Cell<u64>,
@@ -76,11 +76,11 @@ pub(crate) struct Worker {
     /// Whether an allocation was refused since that was asked last.
     was_refused: Cell<bool>,
     pool: Pool,
-    /// What waits for guards alone.
+    /// Retired blocks that wait for guards alone.
     pub(crate) retired: RefCell<Limbo>,
-    /// What waits for walkers and snapshots. Apart, so that a long reader does not hold up the other lists.
+    /// Retired blocks that wait for walkers and snapshots. The list is separate, so that a long reader does not hold up the others.
     pub(crate) versions: RefCell<Limbo>,
-    /// What waits for walkers alone: versions that were unlinked.
+    /// Unlinked versions, which wait for walkers alone.
     pub(crate) pruned: RefCell<Limbo>,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) budget: Budget,
-    /// What workers that left, or had too much, had retired. Before the arenas, in which the lists lie.
+    /// Retired blocks of workers that have left or had too many. The field precedes the arenas, in which the lists lie.
     orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     pub(crate) arenas: Box<[Arena]>,
     pub(crate) stash: Stash,
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Box<[AtomicPtr<Worker>]>,
     /// Mappings of their own, by address.
     large: Mutex<BTreeMap<usize, Mapping>>,
-    /// How many bytes a worker may have waiting when it leaves an epoch, for it may not come back soon.
+    /// The garbage that a worker may keep when it leaves an epoch, in bytes: it may not come back soon.
     pub(crate) most_waiting: usize,
     orphan_count: AtomicUsize,
     /// The epoch in which an allocation was about to be refused: workers that see another one than before leave their free blocks to
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     shortage: AtomicU64,
 }
 
-/// How much of the memory is in use, measured by the marks of [`Options`].
+/// The use of memory, relative to the marks of [`Options`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// Below the soft mark.
@@ -71,7 +71,7 @@ pub enum Pressure {
     Hard,
 }
 
-/// What [`Memory::statistics`] reports. The metrics are read one after the other while workers go on.
+/// The report of [`Memory::statistics`]. The metrics are read one after the other while workers go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryStatistics {
     /// The hard mark.
@@ -98,7 +98,7 @@ pub struct MemoryStatistics {
 pub struct ClassStatistics {
     /// The size of the class's blocks.
     pub block_bytes: usize,
-    /// How many of them are in use.
+    /// The number of blocks in use.
     pub used_blocks: usize,
 }
 
@@ -155,7 +155,7 @@ impl Memory {
         self.register_in(0..OWN_SLOTS)
     }
 
-    /// How many slots there are, the [`OWN_SLOTS`] among them.
+    /// The number of slots, including the [`OWN_SLOTS`].
     pub fn slots(&self) -> usize {
         OWN_SLOTS + self.shared.options.max_workers
     }
@@ -202,20 +202,20 @@ impl Memory {
         self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
     }
 
-    /// How many bytes of garbage a worker may keep to itself when it ends a transaction; it leaves more to any thread that comes by.
+    /// The garbage that a worker may keep when it ends a transaction, in bytes; any thread may free the rest.
     #[inline]
     pub fn most_waiting(&self) -> usize {
         self.shared.most_waiting
     }
 
-    /// What an allocation of so many bytes is told that is refused now.
+    /// The error for an allocation of so many bytes that is refused now.
     #[cold]
     pub fn refusal(&self, requested: usize) -> OutOfMemory {
         self.shared.refusal(requested)
     }
 
-    /// Where the use of memory stands against the marks. Cheap below the soft mark; above, it sums up what the workers
-    /// count.
+    /// Compares the use of memory with the marks. This is cheap below the soft mark; above it, it sums up the counters of the
+    /// workers.
     pub fn pressure(&self) -> Pressure {
         let limit = self.shared.budget.limit();
         let percent = |percent: u8| (limit as u128 * u128::from(percent) / 100) as usize;
@@ -264,7 +264,7 @@ impl Memory {
 }
 
 impl Shared {
-    /// What is taken off the limit.
+    /// The bytes that count against the limit.
     fn taken_bytes(&self) -> usize {
         self.budget.reserved() + self.reserve.drawn()
     }
@@ -314,7 +314,7 @@ impl Shared {
         self.shortage.load(Ordering::Relaxed)
     }
 
-    /// What is in use of regions and large mappings: what is drawn on the reserve was never handed out of those.
+    /// The bytes in use of regions and large mappings. Bytes drawn on the reserve were never handed out of those.
     pub(crate) fn used_of_regions(&self) -> usize {
         self.used_bytes().saturating_sub(self.reserve.drawn())
     }
@@ -330,7 +330,7 @@ impl Shared {
         usize::try_from(sum).unwrap_or(0)
     }
 
-    /// What a large allocation takes off the limit.
+    /// The bytes of the limit that a large allocation takes.
     pub(crate) fn large_size(bytes: usize) -> Option<usize> {
         bytes.checked_next_multiple_of(PAGE).filter(|bytes| *bytes <= isize::MAX as usize - HUGE_PAGE)
     }

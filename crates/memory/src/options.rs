@@ -14,21 +14,21 @@ pub struct Options {
     /// The soft mark, in percent of the limit: from there on [`crate::Memory::pressure`] reports
     /// [`crate::Pressure::Soft`]. 80 leaves time to react before work fails.
     pub soft_percent: u8,
-    /// How much of the limit is put aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]). `None`, the default,
+    /// The part of the limit that is set aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]). `None`, the default,
     /// takes 1/64 of the limit, at least 4 KiB and at most 64 MiB. A transaction that deletes at the limit has room for its rows in it with
     /// 256 bytes each besides their columns, or is refused; `docs/memory.md` says which protocols need less.
     pub reserve_bytes: Option<usize>,
     /// Whether to ask the system for huge pages. On by default: rows are met at random, and with small pages most
     /// accesses miss the translation cache as well. Where the system declines, small pages serve in silence.
     pub huge_pages: bool,
-    /// How many workers may be registered at once, beside [`crate::OWN_SLOTS`]. A slot costs two cache lines, and the leader of
+    /// The number of workers that may be registered at once, besides [`crate::OWN_SLOTS`]. A slot costs two cache lines, and the leader of
     /// a tick reads all up to the last one that was ever claimed.
     pub max_workers: usize,
-    /// How often a background thread moves the epochs on; `None` leaves that to any thread that calls
+    /// The interval at which a background thread advances the epochs; `None` leaves that to any thread that calls
     /// [`crate::Epochs::advance`]. The thesis takes 1 s. The default of 10 ms keeps snapshots fresher and the memory of
     /// retired blocks small, and one scan of the slots a tick still costs nothing that can be measured.
     pub epoch_interval: Option<Duration>,
-    /// How much address space is mapped at once. Only what is handed out counts against the limit, so large is cheap.
+    /// The address space that is mapped at once. Only memory that is handed out counts against the limit, so a large value is cheap.
     pub region_bytes: usize,
     /// The largest chunk a worker takes from a region for its small blocks. A worker starts with 64 KiB and doubles: a
     /// short-lived one wastes little, a busy one comes rarely and gets whole huge pages.
@@ -41,7 +41,7 @@ const LEAST_RESERVE: usize = 4096;
 /// The largest reserve that is taken unasked.
 const MOST_RESERVE: usize = 64 << 20;
 
-/// How many of a worker's largest chunks the limit holds at least.
+/// The minimum number of a worker's largest chunks that the limit holds.
 const CHUNKS: usize = 64;
 
 /// The largest region: more address space than memory in any machine that we know.

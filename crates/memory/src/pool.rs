@@ -20,7 +20,7 @@ const SHARE_OF_RESERVED: usize = 16;
 /// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
 const LEAST_REMAINDER: usize = 1024;
 
-/// What a worker counts. Written by the slot's owner alone, so plain loads and stores do; read by statistics. The numbers
+/// The counters of a worker. Only the slot's owner writes them, so plain loads and stores suffice; statistics read them. The numbers
 /// of one slot may be negative when its worker freed what others allocated: only sums over all slots mean something.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -47,7 +47,7 @@ pub(crate) fn count(counter: &AtomicI64, by: i64) {
 
 /// The free blocks of one class that a worker keeps: never more than two batches.
 struct Lists {
-    /// Where blocks are taken and put back; less than a batch.
+    /// The list from which blocks are taken and to which they return; less than a batch.
     active: Cell<FreeList>,
     /// Empty or a full batch. A worker that allocates and frees around a batch's boundary moves between the two lists
     /// without going to the stash.

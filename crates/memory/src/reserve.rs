@@ -3,9 +3,9 @@
 //! The reserve is a run of addresses of its own, set aside from the limit. What is drawn on it comes back to it, so that when all has
 //! come back it is whole again, and any size can be drawn, whatever the free blocks of the rest look like.
 //!
-//! What was drawn may stay in use for long, for not all work that could make room does. Blocks of the same size make up for that: when they
-//! are freed they go to the reserve before anybody else gets them, as long as the limit does not leave what it lacks. Smaller blocks
-//! would fill it with what no thread can use. Such blocks are drawn first.
+//! Drawn blocks may stay in use for long, because work that was to make room need not do so. Blocks of the same size replace them: while the limit
+//! does not leave the bytes that the reserve lacks, freed blocks go to the reserve first. Smaller blocks would fill it with memory that no thread can
+//! use. Such blocks are drawn first.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -19,35 +19,35 @@ use crate::classes::{CLASSES, fits_in, size_of_class};
 use crate::set_aside::SetAside;
 use crate::system::{Mapping, PAGE};
 
-/// What is drawn from the limit at once.
+/// The bytes that are drawn from the limit at once.
 pub(crate) const DRAW_BYTES: usize = 4096;
 
 /// Smaller blocks are of no use to those who draw: what takes a deleted row's place has at least a record's header.
 pub(crate) const LEAST_BLOCK: usize = 32;
 
-/// What is put aside. See the head of the module.
+/// The memory that is set aside. See the head of the module.
 pub(crate) struct Reserve {
-    /// What is set aside.
+    /// The bytes that are set aside.
     bytes: usize,
-    /// Where that lies, once some thread drew on it; none if the system had nothing.
+    /// Their mapping, once some thread drew on it; none if the system refused it.
     memory: OnceLock<Option<Mapping>>,
-    /// How many bytes of it are in use. Written under the latch, like the next.
+    /// The bytes of it that are in use. Written under the latch, like the next.
     drawn: AtomicUsize,
     /// The part of that which no blocks that are held make up for: ordinary allocations leave as much of the limit alone.
     lacking: AtomicUsize,
-    /// How many blocks of each class were drawn that neither came back nor were made up for. Written under the latch.
+    /// For each class, the drawn blocks that were neither returned nor replaced. Written under the latch.
     missing: Box<[AtomicUsize]>,
     held: SpinLatch<Held>,
 }
 
 /// The reserve's free memory.
 struct Held {
-    /// What is free of the memory that is set aside, and how much is not.
+    /// The free parts of the memory that is set aside, and the bytes in use.
     set_aside: SetAside,
     drawn: usize,
-    /// What is held besides.
+    /// The bytes that are held besides.
     bytes: usize,
-    /// What blocks are cut from.
+    /// The span from which blocks are cut.
     open: Option<Span>,
     blocks: Box<[FreeList]>,
 }
@@ -70,23 +70,23 @@ impl Reserve {
         Self { bytes, memory: OnceLock::new(), drawn, lacking, missing, held: SpinLatch::new(held) }
     }
 
-    /// How much of the limit ordinary allocations leave alone, beside what is set aside.
+    /// The bytes of the limit that ordinary allocations do not use, besides those set aside.
     #[inline]
     pub(crate) fn lacking(&self) -> usize {
         self.lacking.load(Ordering::Relaxed)
     }
 
-    /// How many bytes are in use of what is set aside.
+    /// The bytes set aside that are in use.
     pub(crate) fn drawn(&self) -> usize {
         self.drawn.load(Ordering::Relaxed)
     }
 
-    /// How many bytes are mapped for it.
+    /// The bytes that are mapped for it.
     pub(crate) fn mapped_bytes(&self) -> usize {
         self.memory.get().and_then(Option::as_ref).map_or(0, Mapping::bytes)
     }
 
-    /// What the reserve lacks and the limit, which leaves `left` bytes, does not have for it.
+    /// The bytes that the reserve lacks beyond the `left` bytes of the limit.
     pub(crate) fn unbacked(&self, left: usize) -> usize {
         self.lacking().saturating_sub(left)
     }

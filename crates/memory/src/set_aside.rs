@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classes::align_of_size;
 
-/// What is free of the run, as offsets from its start, which is a page's. Neighbours are one.
+/// The free parts of the run, as offsets from its start, which is page-aligned. Adjacent parts are merged.
 #[derive(Debug)]
 pub(crate) struct SetAside {
-    /// Where a free part begins and how long it is.
+    /// The length of each free part, by its offset.
     parts: BTreeMap<usize, usize>,
     /// The same by length, so that the shortest that will do is found without looking at the others.
     by_bytes: BTreeSet<(usize, usize)>,

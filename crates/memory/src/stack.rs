@@ -1,8 +1,8 @@
-//! How much stack the calling thread has left, for code that calls user code inside of other user code.
+//! The stack that the calling thread has left, for code that calls user code inside of other user code.
 
 use std::cell::Cell;
 
-/// What a thread is taken to have below where it asked first, when the system does not tell.
+/// The stack that a thread is assumed to have below its first request, if the system does not tell.
 const ASSUMED: usize = 512 << 10;
 
 /// The address of a local variable, which is where the stack has come to.
@@ -39,7 +39,7 @@ pub fn stack_left() -> usize {
 mod imp {
     use std::fs;
 
-    /// What the main thread's stack grows to, where the system sets no limit.
+    /// The assumed size of the main thread's stack, if the system sets no limit.
     const UNLIMITED: usize = 8 << 20;
 
     /// The lowest address of the stack that this one belongs to.
@@ -55,7 +55,7 @@ mod imp {
         })
     }
 
-    /// How long the main thread's stack may become.
+    /// The maximum size of the main thread's stack.
     fn longest() -> usize {
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"));

@@ -1,4 +1,4 @@
-//! What the system gives: mappings, limits, nodes. The only place that knows which system this is.
+//! The interface to the operating system: mappings, limits, nodes. No other module depends on the system.
 
 use std::ptr::NonNull;
 
@@ -154,7 +154,7 @@ pub(crate) unsafe fn discard(base: NonNull<u8>, bytes: usize) {
     unsafe { imp::discard(base, bytes) };
 }
 
-/// What the machine or its control group grants, in bytes, if that can be found out.
+/// The memory that the machine or its control group grants, in bytes, if it is known.
 pub fn granted_bytes() -> Option<usize> {
     if cfg!(any(not(target_os = "linux"), miri)) {
         return None;

@@ -169,8 +169,8 @@
 //! # Protocols
 //!
 //! [`Database::in_memory`] takes the default one, [`Cicada`](protocols::Cicada). [`Database::builder`] chooses another by its type
-//! ([`Builder::with`]), or by a name that the program reads when it runs (`Builder::protocol`, feature `any`). [`protocols`] has them all;
-//! [`protocol_list!`] makes a list of some, also of other crates.
+//! ([`Builder::with`]), or by a name that the program reads when it runs (`Builder::protocol`, feature `any`). [`protocols`] has those whose features are
+//! turned on; [`protocol_list!`] makes a list of some, also of other crates.
 //!
 //! ```
 //! use polychron::Database;
@@ -186,14 +186,14 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `durability` | databases that are opened with a path ([`Database::open`]) |
-//! | `any` | a protocol chosen by its name, behind virtual calls |
+//! | `any` | a protocol chosen by its name, behind virtual calls; includes `protocols` |
 //! | `chrono`, `jiff`, `rust_decimal`, `serde`, `uuid` | column types of these crates, or conversions from and to them ([`schema`]) |
 //! | `sql` | statements in SQL, in PostgreSQL's dialect (`Database::sql`) |
 //! | `metrics`, `tracing` | what a database counts and what happens in it, for these crates |
 //! | `bohm`, `hyper`, `lazy`, `locking`, `maflingo`, `serial` | the protocols besides the default one |
+//! | `protocols` | all of these |
 //!
-//! `durability` and those of protocols are on by default, no others. A program that leaves them out (`default-features = false`) and turns on what it uses builds
-//! faster: each of them is compiled.
+//! `durability` is on by default, no others. A program turns on the protocols that it uses.
 
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
 extern crate self as polychron;

@@ -1,6 +1,5 @@
 //! The protocols, a folder each. Nothing outside of a folder names what is inside, except the list in the crate
-//! `polychron`. All but the default one stand behind features, which are on by default: a program that knows its protocol need not compile
-//! the others.
+//! `polychron`. Each but the default one is a feature. `polychron` turns none of them on by default, so a program compiles those that it uses.
 
 #[cfg(feature = "bohm")]
 pub mod bohm;

@@ -85,7 +85,7 @@ pub struct Column<R, T> {
     pub name: &'static str,
     /// Its position in declaration order.
     pub index: u16,
-    /// Where it lies.
+    /// Its position in the row.
     pub slot: Slot,
     /// The name behind that of the table, for errors.
     path: &'static str,
@@ -163,7 +163,7 @@ fn too_long(name: &str, slot: Slot, bytes: usize) -> SchemaError {
 pub struct ColumnSpan {
     /// The column's position in declaration order.
     pub index: u16,
-    /// Where it lies.
+    /// Its position in the row.
     pub slot: Slot,
 }
 

@@ -30,7 +30,7 @@ pub enum IndexKind {
 
 /// How an index sorts the values of one of its columns. The default is that of [`crate::Key`]: ascending, NULL first.
 ///
-/// Where NULL stands does not depend on the direction.
+/// The position of NULL does not depend on the direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ColumnOrder {
     /// Greater values come first.
@@ -157,7 +157,7 @@ pub struct TableDefinition {
     pub foreign_keys: Vec<ForeignKeyDefinition>,
     /// The kind of the primary index.
     pub primary_kind: IndexKind,
-    /// How many rows to make room for; 0 when nothing is known.
+    /// The number of rows to make room for; 0 if it is unknown.
     pub expected_rows: usize,
     /// Position of the column by whose value the table is divided into partitions.
     pub partition_column: Option<usize>,
@@ -314,7 +314,7 @@ impl TableDefinition {
         Ok(())
     }
 
-    /// By which index the rows are found that have given values in the columns of a foreign key: none for the primary one, or the
+    /// The index that finds the rows with given values in the columns of a foreign key: none for the primary one, or the
     /// position of a secondary one.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ pub enum SchemaError {
     /// More columns than [`crate::MAX_COLUMNS`].
     #[error("{columns} columns are more than a table can have")]
     TooManyColumns {
-        /// How many were given.
+        /// The number that was given.
         columns: usize,
     },
     /// A table, column or index without a name.
@@ -57,7 +57,7 @@ pub enum SchemaError {
     KeyColumns {
         /// `primary key` or the index's name.
         key: String,
-        /// How many were given.
+        /// The number that was given.
         columns: usize,
     },
     /// Orders of an index's columns that are not one for each, or of a hash index; or they are all the default one, and given nevertheless.
@@ -155,9 +155,9 @@ pub enum SchemaError {
     /// Too few or too many values.
     #[error("{found} values for {expected} columns")]
     Arity {
-        /// How many are needed.
+        /// The number that is needed.
         expected: usize,
-        /// How many were given.
+        /// The number that was given.
         found: usize,
     },
     /// Too few or too many values for a row.
@@ -165,9 +165,9 @@ pub enum SchemaError {
     RowArity {
         /// The table's name.
         table: String,
-        /// How many are needed.
+        /// The number that is needed.
         expected: usize,
-        /// How many were given.
+        /// The number that was given.
         found: usize,
     },
     /// A row that is shorter or longer than rows of its table are.

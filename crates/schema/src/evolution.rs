@@ -153,7 +153,7 @@ impl From<EvolutionError> for polychron_base::Error {
     }
 }
 
-/// Where the values of a column come from.
+/// The source of the values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     /// The column of the older row at this position.

@@ -12,7 +12,7 @@ use polychron_base::key::{EncodedKey, Key8, Key16, MAX_KEY_BYTES};
 use crate::ColumnType;
 use crate::error::SchemaError;
 
-/// Where the bytes of a key go: registers or memory.
+/// A destination of the bytes of a key: registers or memory.
 #[doc(hidden)]
 pub trait KeySink {
     /// Appends the low `bytes` bytes of `value`, at most 8, the highest first.
@@ -125,7 +125,7 @@ impl KeyScratch {
         self.dropped > 0
     }
 
-    /// How long the key would be, if bytes were dropped.
+    /// The length that the key would have, if bytes were dropped.
     pub fn bytes_if_too_long(&self) -> Option<usize> {
         self.is_too_long().then(|| MAX_KEY_BYTES + self.dropped)
     }

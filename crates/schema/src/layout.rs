@@ -1,4 +1,4 @@
-//! Where each column lies in a row.
+//! The position of each column in a row.
 //!
 //! ```text
 //! 0            null_bytes                            variable_start                      fixed_bytes
@@ -21,7 +21,7 @@ pub struct ColumnShape {
     pub nullable: bool,
 }
 
-/// Where one column lies.
+/// The position of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// First byte in the row.
@@ -57,9 +57,9 @@ pub struct Shape {
     pub null_bytes: u32,
     /// Bytes of the fixed part, a multiple of 8. The least length of a row.
     pub fixed_bytes: u32,
-    /// Where the pairs of offset and length begin.
+    /// The offset of the first pair of offset and length.
     pub variable_start: u32,
-    /// How many variable columns there are.
+    /// The number of variable columns.
     pub variable_count: u32,
 }
 
@@ -180,7 +180,7 @@ pub struct LayoutColumn {
     pub name: String,
     /// The column's type.
     pub column_type: ColumnType,
-    /// Where it lies.
+    /// Its position in the row.
     pub slot: Slot,
 }
 

@@ -107,7 +107,7 @@ pub struct ChangedRuns<'l> {
     columns: std::slice::Iter<'l, ColumnWords>,
     changed: ColumnSet,
     row_len: usize,
-    /// How many of the changed columns were not met yet, or more.
+    /// An upper bound of the number of changed columns that were not visited yet.
     left: u32,
     pending: Option<Range<usize>>,
 }
@@ -147,12 +147,12 @@ pub struct RowMut<'a> {
     shape: Shape,
 }
 
-/// Where the row lies.
+/// The memory of the row.
 #[derive(Debug)]
 enum Place<'a> {
-    /// Where it can grow.
+    /// A buffer that can grow.
     Buffer(&'a mut RowBuffer),
-    /// Where it keeps its length.
+    /// Memory in which it keeps its length.
     Words(&'a mut [u64]),
 }
 

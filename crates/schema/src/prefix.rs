@@ -81,7 +81,7 @@ impl RangeScratch {
         self.start.is_too_long()
     }
 
-    /// How long the lower bound would be in that case.
+    /// The length that the lower bound would have in that case.
     pub fn bytes_if_too_long(&self) -> Option<usize> {
         self.start.bytes_if_too_long()
     }

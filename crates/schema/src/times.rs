@@ -41,7 +41,7 @@ impl Timestamp {
         i64::try_from(earlier).ok().map(Self)
     }
 
-    /// How much time has passed since an earlier point, or `None` when that is later.
+    /// The time since an earlier point, or `None` if that point is later.
     pub fn since(self, earlier: Self) -> Option<Duration> {
         let passed = i128::from(self.0) - i128::from(earlier.0);
         u64::try_from(passed).ok().map(Duration::from_micros)

@@ -33,7 +33,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
 
     /// The workload's own options, as the command line has them.
     type Options: Clone + std::fmt::Debug + Send + Sync + serde::Serialize;
-    /// What one thread draws its transactions with.
+    /// The source from which one thread draws its transactions.
     type Client: Client;
 
     /// Checks the options before anything is made.
@@ -48,16 +48,16 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// Creates the tables.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// The errors of the database.
     fn create<P: Protocol>(options: &Self::Options, database: &Arc<P>) -> Result<Self, Error>;
 
-    /// How many rows [`Workload::load_part`] will insert in all.
+    /// The number of rows that [`Workload::load_part`] will insert in all.
     fn rows_to_load(&self) -> u64;
 
     /// Loads a share of the rows; several threads load theirs at once.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// The errors of the database.
     fn load_part<W: polychron_engine::Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error>;
 
     /// One of its tables: for a caller that looks at the database beside the run.
@@ -104,7 +104,7 @@ pub trait Transact: Procedure<Error = Error> {
     }
 }
 
-/// What was checked, one line each.
+/// The conditions that were checked, one line each.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// Names of the conditions that hold.

@@ -79,7 +79,9 @@ pub(crate) fn endure(given: &Endure, folder: &Path) -> bool {
 fn one(of: &Run, protocol: &str, minutes: f64, given: &Endure, folder: &Path) -> (bool, String) {
     let log = fresh_log(folder, &format!("endure-{}-{protocol}-{minutes}", of.name));
     let mut command = cargo(&[]);
-    command.args(["run", "--quiet", "--release", "-p", "polychron-cli", "--", "bench"]).args(of.arguments);
+    command
+        .args(["run", "--quiet", "--release", "-p", "polychron-cli", "--features", "workloads", "--", "bench"])
+        .args(of.arguments);
     command.args(["--protocol", protocol, "--threads", &given.threads.to_string(), "--steady"]);
     command.args(["--seconds", &(minutes * 60.0).to_string(), "--warmup", "5"]);
     if of.beside_idle {

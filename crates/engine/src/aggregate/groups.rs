@@ -11,7 +11,7 @@ use super::{AggregateError, Group, Grouping, column_of, projection_of};
 use crate::batch::ColumnBatch;
 use crate::{Scan, Transaction};
 
-/// How a question is answered.
+/// The way in which a grouping is computed.
 struct Plan<'a> {
     table: TableId,
     layout: Layout,

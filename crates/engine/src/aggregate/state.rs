@@ -29,7 +29,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// That of no rows.
+    /// The state before any row.
     pub(super) fn new(layout: &Layout, table: TableId, wanted: Aggregate) -> Result<Self, AggregateError> {
         Ok(match wanted {
             Aggregate::Rows => Self::Rows(0),
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// That of a batch, in which the column that is looked at has this position.
+    /// The state after the rows of a batch, in which the aggregated column is at position `at`.
     pub(super) fn of(batch: &ColumnBatch<'_>, wanted: Aggregate, at: usize) -> Self {
         let extreme = |is_largest| Some(batch.extreme(at, is_largest).to_value()).filter(|value| !value.is_null());
         let count = || batch.count_values(at) as u64;

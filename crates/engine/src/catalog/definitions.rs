@@ -10,7 +10,7 @@ use crate::mutations::left_out;
 use crate::redo;
 use crate::stores::IndexRef;
 
-/// What goes with the process.
+/// Tables and indexes that end with the process: they are in no stored catalog.
 #[derive(Clone, Debug)]
 pub(super) struct Provisional {
     pub(super) tables: Vec<TableId>,

@@ -1,5 +1,5 @@
-//! Where expressions are made: operators on futures have no transaction at hand, so each running transaction that leaves futures open
-//! has an expression arena in its thread, on which its nodes lie, and a future knows its expressions by number.
+//! The arena in which expressions are made. Operators on futures have no access to the transaction, so each running transaction that leaves
+//! futures open has an expression arena in its thread. The arena holds the nodes, and a future refers to its expression by number.
 //!
 //! The memory is used again by the thread's next transaction. In a thread that ends, whose own memory is gone already, arenas lie in the
 //! process's.
@@ -35,7 +35,7 @@ polychron_sync::thread_local! {
     static LATEST: Cell<Scope> = const { Cell::new(Scope::NONE) };
 }
 polychron_sync::thread_local! {
-    /// How many attempts run.
+    /// The number of running attempts.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -47,7 +47,7 @@ const KEPT: usize = 64;
 impl Scope {
     const NONE: Self = Self { thread: 0, number: 0 };
 
-    /// That of a transaction that has none yet.
+    /// The scope of a transaction that has none yet.
     #[inline]
     pub(crate) fn fresh() -> Self {
         LATEST.with(|latest| {
@@ -80,7 +80,7 @@ impl Scope {
         self.with_arena(|expressions| expressions.nodes.combine(expression).ok())?
     }
 
-    /// What a place has come to.
+    /// The value of the node at a position, once it is known.
     pub(super) fn value(self, position: u32) -> Option<Option<Scalar>> {
         self.with_arena(|expressions| expressions.nodes.values.get(position as usize).copied())?
     }
@@ -181,7 +181,7 @@ impl Attempt {
 }
 
 impl Drop for Attempt {
-    /// Those that clients keep open end in any order.
+    /// Transactions that clients keep open end in any order.
     #[inline]
     fn drop(&mut self) {
         RUNNING.with(|running| running.set(running.get() - 1));

@@ -32,7 +32,7 @@ pub enum Expression {
 /// A column that a future is read from or written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FutureColumn {
-    /// Where it lies.
+    /// Its position in the row.
     pub span: ColumnSpan,
     /// Its type: one that has a [`FutureValue`](crate::FutureValue).
     pub column_type: ColumnType,

@@ -53,7 +53,7 @@ use crate::scan::Comparison;
 ///     open.then(stock).otherwise(true)
 /// }
 /// ```
-/// What has no sign is not negated, and dates are not added:
+/// Unsigned values cannot be negated, and dates cannot be added:
 ///
 /// ```compile_fail
 /// # use polychron_engine::Future;

@@ -18,7 +18,7 @@ pub struct OpenKey {
 /// A column of a key that comes later.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyPart {
-    /// Where it begins in the key.
+    /// Its offset in the key.
     pub offset: u16,
     /// Its type: one that has a [`FutureValue`].
     pub column_type: ColumnType,

@@ -15,13 +15,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Those of a database with this journal.
+    /// The answers of a database with this journal.
     pub fn new(journal: Journal) -> Self {
         Self { journal, durability: None }
     }
 
-    /// Those of a handle that wants another durability than the database has: whether answers wait is up to each handle, and how often flushes begin is
-    /// not.
+    /// The answers of a handle with another durability than the database has. Each handle decides whether its answers wait; the database decides how
+    /// often flushes begin.
     #[must_use]
     pub fn with(&self, durability: Durability) -> Self {
         Self { journal: self.journal.clone(), durability: Some(durability) }

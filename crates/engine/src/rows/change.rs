@@ -216,7 +216,7 @@ fn add_entries<'t, P: Primitives<'t>>(
     Ok(Insertion::Inserted)
 }
 
-/// How often a put looks again for a row that comes and goes.
+/// The number of times that a put looks again for a row that others insert and delete meanwhile.
 const MOST_LOOKS: u32 = 16;
 
 /// Writes a row whatever is there. With secondary indexes the row that is there must be known.

@@ -20,7 +20,7 @@ use crate::{Queries, RowVisitor, Savepoints, TableId};
 pub trait Primitives<'t>: Queries + Sized {
     /// The representation of one index.
     type Store: Keyed + 'static;
-    /// Where a record lies that the transaction sees. It is good until the next operation.
+    /// A reference to a record that the transaction sees. It is valid until the next operation.
     ///
     /// A protocol may rely on that where memory is concerned: only the row layer makes an [`At`] and a [`Visit`], so it alone gets a record, and hands it
     /// back to the transaction that has found it, before the next operation. It writes only what [`Primitives::find`] has found to be written, under its key.
@@ -216,7 +216,7 @@ pub trait Primitives<'t>: Queries + Sized {
     /// Visits what a range has. The range, as far as it was visited, is protected.
     fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 't, Self::Store, V>) -> Result<(), Error>;
 
-    /// How many writes there are: where [`Primitives::undo_to`] can go back to.
+    /// The number of writes so far: a position that [`Primitives::undo_to`] can return to.
     fn set_mark(&mut self) -> usize;
 
     /// The same, of a savepoint, which stays.

@@ -55,7 +55,7 @@ impl<S> Base<S> {
         self.memory.epochs()
     }
 
-    /// How many slots there are for workers, those of the database's own among them.
+    /// The number of worker slots, including those of the database's own workers.
     pub fn slots(&self) -> usize {
         self.memory.slots()
     }

@@ -35,11 +35,11 @@ enum State {
 impl Batch {
     /// Handles collected at first: few, for scans that stop early.
     const FIRST: usize = 64;
-    /// How many times as many are collected each time after: a thread that wants one row may have to go past a few that are deleted.
+    /// The factor by which each later collection is larger: a thread that wants one row may have to pass a few deleted ones.
     const GROWTH: usize = 8;
     /// Handles collected at a time at most.
     const LARGEST: usize = 1024;
-    /// How many records ahead of the visit are worth fetching.
+    /// The number of records that are fetched ahead of the visit.
     pub const AHEAD: usize = 8;
 
     /// Begins a scan of at most `limit` entries, as far as is known. Keys are kept when they are asked for.
@@ -100,7 +100,7 @@ impl Batch {
         (self.state == State::More).then_some(&self.resume[..])
     }
 
-    /// How many handles there are.
+    /// The number of handles.
     #[inline]
     pub fn len(&self) -> usize {
         self.handles.len()
@@ -130,7 +130,7 @@ impl Batch {
         &self.stamps
     }
 
-    /// How many leaves had been met when the handle at a position was; only when stamps are kept.
+    /// For each handle, the number of leaves that had been visited when it was collected; only when stamps are kept.
     #[inline]
     pub fn leaves(&self, position: usize) -> usize {
         self.leaves[position] as usize

@@ -11,7 +11,7 @@ use crate::mutations::pass;
 use crate::{Direction, Scan};
 
 crate::named! {
-    /// Where a test steps in.
+    /// Points at which tests step in.
     pub enum Point {
         /// The first index has been asked for a part of a range, and the second one has not.
         BetweenIndexes,
@@ -29,7 +29,7 @@ pub struct Both {
     second: Batch,
     /// The next of each.
     next: (usize, usize),
-    /// Where the latest handle came from: whether from the second, and its position.
+    /// The source of the latest handle: whether it is the second index, and the position there.
     latest: Option<(bool, usize)>,
     /// Whether the second index has another entry under the key of the handle that came last.
     has_twin: bool,

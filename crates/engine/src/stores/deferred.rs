@@ -72,7 +72,7 @@ impl DeferredDrops {
 /// itself ([`Epochs::is_pinned_here`]).
 ///
 /// # Errors
-/// Those of [`limits::check`], with the transaction that is waited for.
+/// The errors of [`limits::check`], with the transaction that is waited for.
 pub fn wait_for(epochs: &Epochs, epoch: u64) -> Result<(), Error> {
     debug_assert!(!epochs.is_pinned_here(), "this thread is pinned in an epoch whose end it waits for");
     let mut backoff = Backoff::new();
@@ -157,7 +157,7 @@ impl Keys {
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// The number of deferred drops.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

@@ -34,7 +34,7 @@ const SIDE_BY_SIDE: RangeInclusive<u64> = 1..=15;
 /// it: measured on TPC-C, 6 lines are 4 % ahead of 2.
 const MOST_LINES: usize = 6;
 
-/// Where the record of a key was.
+/// The record that a key led to when it was looked up.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     key: Key16,
@@ -63,7 +63,7 @@ impl Hint {
     }
 }
 
-/// What the index of a table gave for a hint, under a guard that is held.
+/// The handle that an index gave for a hint, under a guard that is held.
 #[derive(Clone, Copy, Debug)]
 pub struct Hinted<'g> {
     handle: Handle,
@@ -101,7 +101,7 @@ impl Window {
 #[derive(Debug, Default)]
 pub struct Hints {
     all: Vec<Hint>,
-    /// Where the hints of each procedure of the group end.
+    /// For each procedure of the group, the end of its hints.
     ends: Vec<usize>,
     declared: Window,
     own: Window,

@@ -8,7 +8,7 @@ use polychron_schema::{KeyScratch, RowBuffer};
 use super::{Fingers, Keyed, Keys, Records, Store, StoreTable, check_row, entry_words};
 use crate::load::LoadedRow;
 
-/// How a protocol loads a record. Nobody else uses the database, and whoever uses it later finds the record as one that was always there.
+/// Loads a record of a protocol. No other thread uses the database, and later transactions find the record as one that was always there.
 pub trait Loading {
     /// The representation of one index.
     type Store: Keyed;
@@ -40,7 +40,7 @@ pub trait Loading {
 pub struct Indexes<'g> {
     fingers: Fingers,
     guard: &'g Guard<'g>,
-    /// Where the index lies whose turn it is.
+    /// The position of the index that is being filled.
     entries: usize,
 }
 

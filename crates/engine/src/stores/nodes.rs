@@ -47,15 +47,15 @@ const SPIN_BUDGET: usize = 1024;
 /// Tables larger than this are freed at the end of the transaction.
 const KEPT: usize = 1 << 12;
 
-/// What is found by stamp when there are many. Stamps differ in addresses and counts, which the hash mixes.
+/// A map from stamps, for long lists. Stamps differ in addresses and counts, which the hash mixes.
 type ByStamp<V> = HashMap<Stamp, V, BuildHasherDefault<Mix>>;
 
 #[derive(Debug, Default)]
 struct Table {
     /// The position of each stamp of the list, which has each once.
     positions: ByStamp<u32>,
-    /// What the transaction's own insertions reported since the list became long. A node that was unlinked resolves to a
-    /// stamp of its heir, and what became of that one since is here.
+    /// Stamps that the transaction's own insertions reported since the list became long. A node that was unlinked resolves to a
+    /// stamp of its heir, whose later stamps are here.
     own: ByStamp<Own>,
 }
 
@@ -135,7 +135,7 @@ impl NodeSet {
         self.nodes.iter().map(|(_, index_ref)| *index_ref)
     }
 
-    /// How many there are.
+    /// The number of nodes.
     #[inline]
     pub fn len(&self) -> usize {
         self.nodes.len()

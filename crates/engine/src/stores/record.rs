@@ -121,7 +121,7 @@ impl Record {
         unsafe { (*self.0.as_ptr()).length = length };
     }
 
-    /// How many words the row may have without moving.
+    /// The number of words that the row may grow to in place.
     #[inline]
     pub fn capacity(self) -> usize {
         // SAFETY: the capacity never changes after the record's birth.
@@ -178,7 +178,7 @@ impl Record {
     }
 }
 
-/// How stores give records back.
+/// Frees the records of stores.
 #[derive(Debug)]
 pub enum RowRecords {}
 

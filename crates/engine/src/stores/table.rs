@@ -28,7 +28,7 @@ pub struct StoreDefinition {
     pub unique: bool,
     /// Makes the index's key of a row.
     pub extractor: KeyExtractor,
-    /// How many rows to make room for.
+    /// The number of rows to make room for.
     pub expected_rows: usize,
     /// The seed of its keys' hashes.
     pub hash_seed: HashSeed,
@@ -38,7 +38,7 @@ pub struct StoreDefinition {
 
 /// Something that stands for one index.
 pub trait Keyed {
-    /// What the index leads to.
+    /// The records that the index leads to.
     type Records: Records;
 
     /// Whether [`Keyed::fetch_more`] does anything.
@@ -78,7 +78,7 @@ pub trait Keyed {
         self.entries().is_dropped()
     }
 
-    /// Where a row is looked up ahead of its use: the index that leads to the key's record, and the record's lines. `None`: it is not worth it.
+    /// The index in which a row is looked up ahead of its use, and the number of the record's cache lines to fetch. `None`: prefetching does not pay.
     #[inline]
     fn locate<'t>(table: &'t StoreTable<Self>, _key: &Key16) -> Option<(&'t AnyIndex, usize)>
     where
@@ -125,7 +125,7 @@ pub struct StoreTable<S> {
     pub id: TableId,
     /// The definition that users see, with the indexes that exist.
     pub definition: Arc<TableDefinition>,
-    /// Where the columns lie.
+    /// The positions of the columns in a row.
     pub layout: Layout,
     /// Whether there are secondary indexes.
     pub has_secondaries: bool,

@@ -12,7 +12,7 @@ use crate::redo::Change;
 
 /// The indexes of a protocol whose rows are written in place, and what becomes of records that leave them.
 pub trait Undoable {
-    /// Where an entry stands.
+    /// Identifies the index of an entry.
     type At: Copy;
 
     /// The index of an entry; it stays while the transaction runs.
@@ -64,7 +64,7 @@ impl<A> Default for UndoLog<A> {
 }
 
 impl<A: Copy> UndoLog<A> {
-    /// How many changes are noted.
+    /// The number of logged changes.
     #[inline]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -76,7 +76,7 @@ impl<A: Copy> UndoLog<A> {
         self.entries.is_empty()
     }
 
-    /// Where the changes were made.
+    /// The indexes in which the changes were made.
     pub fn index_refs(&self) -> impl Iterator<Item = A> {
         self.entries.iter().map(|entry| match *entry {
             Undo::Inserted { at, .. }
@@ -173,7 +173,7 @@ impl<A: Copy> UndoLog<A> {
     /// Of what was overwritten in a part, these words.
     ///
     /// # Errors
-    /// Those of `visit`.
+    /// The errors of `visit`.
     pub fn visit<'r>(
         &self,
         words: impl Fn(Record) -> &'r [u64],

@@ -11,6 +11,7 @@ use polychron_schema::{Projection, RowRef};
 use super::table::dropped_among;
 use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
+use crate::drive::RandomWait;
 use crate::nested::Nested;
 use crate::options::Retry;
 use crate::redo::{Journal, Ticket};
@@ -31,7 +32,7 @@ pub struct WorkerBase<S> {
     pub tables: Seen<StoreTable<S>>,
     /// The tables in which the keys of a group were looked up. Nothing else looks at the list.
     gathered: Seen<StoreTable<S>>,
-    /// Where records of keys are.
+    /// Records that were looked up ahead of their use.
     pub hints: Hints,
     /// Leaves of indexes that the running transaction was at.
     pub fingers: Fingers,
@@ -41,6 +42,8 @@ pub struct WorkerBase<S> {
     pub is_open: bool,
     /// Why the latest transaction that conflicted did.
     pub last_abort: Option<Abort>,
+    /// Its waits between attempts, for protocols without a rule of their own.
+    pub back_off: RandomWait,
     /// The log epoch that its answers wait for.
     pub ticket: Ticket,
     /// Its counts.
@@ -48,10 +51,11 @@ pub struct WorkerBase<S> {
 }
 
 impl<S: Keyed> WorkerBase<S> {
-    /// What the worker in this slot keeps.
+    /// The memory of a new worker, which has its slot in `local`.
     pub fn new(database: &Base<S>, local: &Local) -> Self {
+        let slot = local.worker_id().position();
         Self {
-            slot: local.worker_id().position(),
+            slot,
             tables: Seen::default(),
             gathered: Seen::default(),
             hints: Hints::default(),
@@ -59,6 +63,7 @@ impl<S: Keyed> WorkerBase<S> {
             rows: rows::Buffers::default(),
             is_open: false,
             last_abort: None,
+            back_off: RandomWait::new(slot),
             ticket: Ticket::DONE,
             counters: database.counters.register(),
         }
@@ -111,6 +116,14 @@ impl<S: Keyed> WorkerBase<S> {
         self.last_abort = Some(abort);
     }
 
+    /// The running transaction conflicts before its commit, because what it has read is not mutually consistent.
+    #[cold]
+    pub fn conflicted_midway(&mut self) {
+        if let Some(abort) = &mut self.last_abort {
+            abort.reason = Reason::Inconsistent;
+        }
+    }
+
     /// The guard of a snapshot leaves its epoch for another one: what was found so far is no longer looked at, but the keys that a batch has declared
     /// stay in their places.
     #[inline]
@@ -119,7 +132,7 @@ impl<S: Keyed> WorkerBase<S> {
         self.hints.outdate();
     }
 
-    /// What has left its epoch is not looked at.
+    /// Forgets hints and fingers: they were found in an epoch that the worker has left.
     #[cold]
     pub fn forget_found(&mut self) {
         self.fingers.clear();

@@ -69,7 +69,7 @@ impl WriteTable {
         }
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     #[inline]
     pub fn room(&self) -> usize {
         self.slots.len()

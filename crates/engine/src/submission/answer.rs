@@ -32,13 +32,13 @@ impl<O, E> fmt::Debug for Submission<O, E> {
     }
 }
 
-/// Where the two ends meet.
+/// The state that both ends share.
 struct Slot<O, E> {
     state: Mutex<State<O, E>>,
     answered: Condvar,
-    /// Who waits for what the answer depends on, also when it was taken before.
+    /// The changes that the answer depends on. They are kept when the answer has been taken.
     behind: Mutex<Behind>,
-    /// Whose threads give the answer.
+    /// The service whose threads give the answer.
     service: Service,
 }
 
@@ -80,7 +80,7 @@ impl<O, E> Slot<O, E> {
 struct Answer<O, E>(Result<O, Failure<E>>, Seen);
 
 enum State<O, E> {
-    /// Who is to be told, and the answer where it may not leave yet.
+    /// The waiter to notify, and the answer if it exists but may not leave yet.
     Pending(Told, Option<Answer<O, E>>),
     Answered(Answer<O, E>),
     Taken,
@@ -110,7 +110,7 @@ impl<O, E> State<O, E> {
         }
     }
 
-    /// Who is to be told, if there is no answer yet.
+    /// The waiter to notify, if there is no answer yet.
     fn told(&mut self) -> Option<&mut Told> {
         if let Self::Pending(told, _) = self { Some(told) } else { None }
     }
@@ -219,7 +219,7 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
 /// The executing thread's end. An answer is given once; the claim learns when none was.
 pub(super) struct Reply<O, E> {
     slot: Option<Arc<Slot<O, E>>>,
-    /// Where the answer goes if it may not leave, and whether it ever may not.
+    /// The list for an answer that may not leave yet, and whether this answer can be one.
     held: Option<(Arc<Held>, bool)>,
 }
 

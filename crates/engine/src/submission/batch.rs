@@ -44,7 +44,7 @@ pub(super) trait Lane<W>: Any + Send + Sync {
     /// Whether the worker has them.
     fn is_handed_over(&self) -> bool;
 
-    /// How many were begun, and how many answered.
+    /// The number of procedures that were begun, and of those that were answered.
     fn progress(&self) -> (usize, usize);
 
     /// Forgets them: all were executed.
@@ -85,7 +85,7 @@ pub(super) struct Lined<I: Item> {
 
 /// A procedure among others that it does not know: when it panics where it names its keys, it alone is stopped.
 struct Submitted<'l, P> {
-    /// Where it waits until it is begun, here or by another thread.
+    /// The procedure, until this or another thread begins it.
     waiting: &'l Mutex<Option<P>>,
     begun: Option<P>,
     count: &'l AtomicUsize,
@@ -188,7 +188,7 @@ impl<W: Worker + 'static> Batch<W> {
         helped
     }
 
-    /// How far it is: as long as this is the same, no thread has begun a procedure or answered one.
+    /// The progress of the batch: while it is unchanged, no thread has begun or answered a procedure.
     pub(super) fn progress(&self) -> (usize, usize) {
         let both = self.lanes.iter().map(|lane| lane.progress());
         both.fold((0, 0), |(begun, answered), lane| (begun + lane.0, answered + lane.1))
@@ -269,7 +269,7 @@ impl<I: Item> Drop for Lined<I> {
     }
 }
 
-/// How a submitted procedure has ended.
+/// The outcome of a submitted procedure.
 type Outcome<P> = Result<<P as Procedure>::Output, Failure<<P as Procedure>::Error>>;
 
 /// Takes the outcomes of procedures, by their positions.
@@ -290,7 +290,7 @@ fn hand_in<W: Worker, P: Procedure>(
     catch(|| worker.execute_batch_with(procedures, &|position, outcome| done(position, outcome), others))
 }
 
-/// What is the same with every worker.
+/// The part that does not depend on the type of the worker.
 impl<P: Procedure + 'static> Lined<P> {
     /// Executes all procedures that no thread has begun, by means of `hand_in`, and answers each.
     #[inline(never)]

@@ -14,7 +14,7 @@ use super::lock;
 use crate::drive::catch;
 use crate::redo::{Answers, Durability, Journal, Ticket};
 
-/// Where an answer lies that may not leave yet.
+/// An answer that may not leave yet.
 pub(super) trait Kept: Send + Sync {
     /// Lets it go, or what has come in its place.
     fn let_go(self: Arc<Self>, waited: Result<(), Error>);
@@ -26,7 +26,7 @@ pub(super) struct Held {
     answers: Answers,
     state: Mutex<State>,
     changed: Condvar,
-    /// How many there are, so far as those know who wait for room.
+    /// The number of held answers, as last told to the threads that wait for room.
     count: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ struct State {
     giving: usize,
 }
 
-/// Who may give answers, or start who does.
+/// A handle of a thread that may give answers, or that may start such a thread.
 pub(super) struct Giving(Arc<Held>);
 
 impl Held {
@@ -57,13 +57,13 @@ impl Held {
         Giving(Arc::clone(self))
     }
 
-    /// How many there are. As many may come at once as threads execute procedures of a batch.
+    /// The number of held answers. Up to one for each thread that executes procedures of a batch may be added at once.
     pub(super) fn count(&self) -> usize {
         // Relaxed: the queue's lock orders this with the look for those who wait for room.
         self.count.load(Ordering::Relaxed)
     }
 
-    /// What an answer waits for that is given now.
+    /// The ticket for which an answer waits that is given now.
     #[inline]
     pub(super) fn ticket(&self) -> Ticket {
         self.answers.journal().sealed()
@@ -99,7 +99,7 @@ impl Held {
         }
     }
 
-    /// What the first one waits for, when there is one.
+    /// The ticket for which the first held answer waits, if there is one.
     fn first(&self) -> Option<Ticket> {
         let mut state = lock(&self.state);
         loop {

@@ -11,15 +11,15 @@
 //! ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does
 //! so between its submission and its answer.
 //!
-//! What drives them is compiled once for each protocol, not for each type of procedures too: a submission, a batch and an attempt each take a virtual call
-//! or two, the operations of a transaction none.
+//! The driver is compiled once for each protocol, not for each type of procedure: a submission, a batch and an attempt each take one or two virtual
+//! calls, the operations of a transaction none.
 //!
 //! A procedure that lasts holds up no thread while a thread is free. Idle threads look at the others from time to time: where one has begun
 //! nothing and answered nothing since, they take procedures out of its batch that were not begun, and execute them. A protocol that plans
 //! batches helps itself ([`crate::Worker::help_others`]).
 //!
-//! Where the database has a journal, an answer leaves when all that it may depend on is durable (`held.rs`): it waits by itself, so that a procedure which
-//! lasts delays nobody else's. Answers that wait count among what is waiting to be executed, which is bounded.
+//! In a database with a journal, an answer leaves when all changes that it may depend on are durable (`held.rs`). Each answer waits by itself, so a long
+//! procedure does not delay the answers of others. Waiting answers count against the bound of the queue.
 //!
 //! Lines that several threads write: the queue's lock and what it protects, once for each procedure by its client and once for each
 //! batch by the thread that executes it; an answer, once by the thread that gives it.
@@ -52,7 +52,7 @@ use closure::Closure;
 use held::{Giving, Held};
 use queue::{Queue, Watch, Work};
 
-/// How long a service that ends waits for what may wait for the thread that ends it, in milliseconds.
+/// The time for which a service that ends waits for procedures that may themselves wait for the ending thread, in milliseconds.
 const LONGEST_WAIT_MS: u32 = 1000;
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
@@ -137,7 +137,7 @@ impl<P: Protocol> Service<P> {
         Ok(service)
     }
 
-    /// What hands procedures over whose answers wait for what they depend on, or do not.
+    /// A handle that submits procedures. With `holds`, their answers wait until the changes that they depend on are durable.
     pub fn submitter(&self, holds: bool) -> Submitter<P> {
         Submitter { queue: Arc::clone(&self.queue), holds }
     }
@@ -228,7 +228,7 @@ impl<P: Protocol> Submitter<P> {
         Admission::new(&self.queue, (Closure::new(body), self.holds)).await
     }
 
-    /// How many batches were begun.
+    /// The number of batches that were begun.
     pub fn batches(&self) -> u64 {
         self.queue.batches()
     }

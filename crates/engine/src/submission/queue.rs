@@ -1,4 +1,4 @@
-//! Where submitted procedures wait, and become batches.
+//! The queue of submitted procedures, which makes batches of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -44,7 +44,7 @@ pub(super) struct Queue<W> {
     protocol: &'static str,
     /// Which process has the threads.
     process: Process,
-    /// Where answers go that may not leave, if there may be such.
+    /// The list of answers that may not leave yet; `None` if answers never wait.
     held: Option<Arc<Held>>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Watch {
     seen: Vec<(u64, (usize, usize))>,
     /// It has let the others go on since.
     has_paused: bool,
-    /// How often there was nothing to help with.
+    /// The number of times that there was nothing to help with.
     vain: u32,
 }
 
@@ -98,7 +98,7 @@ struct State<W> {
     closed: VecDeque<Arc<Batch<W>>>,
     /// Empty ones, which keep their memory.
     spare: Vec<Arc<Batch<W>>>,
-    /// Those that are executed.
+    /// Batches that are being executed.
     running: Vec<Arc<Batch<W>>>,
     /// Procedures in `forming` and `closed`.
     waiting: usize,
@@ -303,8 +303,7 @@ impl<W: Worker + 'static> Queue<W> {
         wake(tasks);
     }
 
-    /// What to do next, when there is something. `None`: there will be nothing more. The caller has executed a batch, or did something
-    /// else.
+    /// Waits for the next work of the calling thread, which has executed the given batch, if any. `None`: there will be no more work.
     pub(super) fn next(&self, watch: &mut Watch, executed: Option<Arc<Batch<W>>>) -> Option<Work<W>> {
         // Declared first, so that it is dropped outside of the lock.
         let _dropped;
@@ -385,7 +384,7 @@ impl<W: Worker + 'static> Queue<W> {
         state
     }
 
-    /// How to call a thread that has nothing to do.
+    /// Wakes a thread that has nothing to do.
     fn who_is_free(&self, state: &State<W>) -> Option<&Condvar> {
         let others = (state.idle > 0).then_some(&self.watch);
         if state.idle > state.watching { Some(&self.work) } else { others }
@@ -397,7 +396,7 @@ impl<W: Worker + 'static> Queue<W> {
         !state.closed.is_empty() || state.forming.count > 0 && self.left_ns(state.forming.opened_ns) == 0
     }
 
-    /// How long a batch that was opened then may still be filled.
+    /// The time for which a batch that was opened then may still be filled.
     fn left_ns(&self, opened_ns: u64) -> u64 {
         match self.batch_time_ns {
             0 => 0,

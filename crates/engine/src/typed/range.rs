@@ -84,7 +84,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
         }
     }
 
-    /// By a secondary index, whose handle must be of this table.
+    /// A range of a secondary index, whose handle must be of this table.
     #[inline]
     pub(crate) fn by<K: OwnedKey>(
         transaction: &'t mut T,
@@ -265,7 +265,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
         Ok(value.expect("every call puts a value back"))
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     ///
     /// # Errors
     /// As [`Range::visit`].

@@ -41,11 +41,11 @@ pub struct Rows<'t, T: ?Sized, R: Row> {
 /// Rows that were copied, in the order in which they were read.
 struct Part {
     words: Vec<u64>,
-    /// Where each row ends in `words`.
+    /// The end of each row in `words`.
     ends: Vec<usize>,
     /// Which rows were not given yet.
     waiting: std::ops::Range<usize>,
-    /// How many rows to read next.
+    /// The number of rows to read next.
     rows: usize,
 }
 

@@ -44,7 +44,7 @@ impl<R, O> Total<R, O> {
     }
 }
 
-/// How many rows there are.
+/// The number of rows.
 pub fn count<R>() -> Total<R, u64> {
     Total::new(Aggregate::Rows, read_count)
 }
@@ -68,7 +68,7 @@ fn read_sum<T: Summed>(table: TableId, aggregate: Aggregate, value: &Value) -> R
 /// Questions about a column over many rows: for [`Range::aggregate`] and [`Range::group_by`]. NULLs do not count, as in SQL, and of no values
 /// there is no sum, average or extreme.
 pub trait Aggregates<R, T: ColumnValue> {
-    /// How many rows have a value in the column.
+    /// The number of rows that have a value in the column.
     fn count(self) -> Total<R, u64>;
 
     /// The sum, in the widest type of its kind: `i64`, `u64`, `i128`, `u128`, `f64`, or the decimal itself. A sum of whole numbers or decimals is

@@ -245,14 +245,14 @@ unsafe fn read_long<K: EncodedKey>(node: *mut LongKey, key: K) -> Option<Handle>
     if same { Handle::new(handle.load(Ordering::Acquire)) } else { None }
 }
 
-/// Where in a latched chain something is.
+/// A position in a latched chain.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'g> {
     pub(super) bucket: &'g Bucket,
     pub(super) slot: usize,
 }
 
-/// What a search of a latched chain found.
+/// The result of a search of a latched chain.
 pub(super) struct Search<'g> {
     /// The key's place and handle.
     pub(super) found: Option<(Position<'g>, Handle)>,

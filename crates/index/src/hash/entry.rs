@@ -1,4 +1,4 @@
-//! What a slot holds: how a key is matched against it, and where keys that do not fit in it live.
+//! The contents of a slot: matching of a key against it, and the storage of keys that do not fit in it.
 
 use std::ptr::NonNull;
 
@@ -22,9 +22,9 @@ const INLINE_BYTES: usize = 8;
 pub(super) struct Probe<K> {
     pub(super) key: K,
     pub(super) hash: u64,
-    /// What the slot's word must be: the key's only slice, or its hash.
+    /// The word that the slot must have: the key's only slice, or its hash.
     pub(super) word: u64,
-    /// What the slot's kind must be.
+    /// The kind that the slot must have.
     pub(super) kind: u64,
 }
 
@@ -156,7 +156,7 @@ impl EncodedKey for StoredKey<'_> {
 pub struct Entry<'g> {
     /// The key.
     pub key: StoredKey<'g>,
-    /// What it maps to.
+    /// The handle that it maps to.
     pub handle: Handle,
 }
 

@@ -112,7 +112,7 @@ fn meta_unlatched(bucket: &Bucket) -> Meta {
     }
 }
 
-/// What an insertion allocated before it latched a bucket; given back if it was not needed.
+/// Memory that an insertion allocated before it latched a bucket; it is freed if it was not needed.
 struct Spare<'g, 'l> {
     guard: &'g Guard<'l>,
     long: Option<NonNull<LongKey>>,

@@ -1,4 +1,4 @@
-//! What looks at the whole index: scans, statistics, and taking it down.
+//! Operations on the whole index: scans, statistics, and freeing it.
 
 use std::ptr::{self, NonNull};
 

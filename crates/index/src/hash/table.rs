@@ -18,7 +18,7 @@ use crate::{Change, Changes, Stamp};
 use super::bucket::{Bucket, Latched, SLOTS};
 use super::entry::{EMPTY, LongKey, hash_of};
 
-/// What every operation reads, and on a line of its own what insertions write now and then.
+/// The fields that every operation reads and, on a separate cache line, those that insertions write now and then.
 #[repr(C, align(64))]
 pub(super) struct Header {
     pub(super) buckets: usize,
@@ -38,7 +38,7 @@ pub(super) struct Ancestor {
 }
 
 impl Ancestor {
-    /// Where a bucket lies, or lay.
+    /// The address of a bucket. The table may have been freed.
     pub(super) fn bucket_at(self, index: usize) -> NonNull<Bucket> {
         let first = self.raw.as_ptr().wrapping_add(1).cast::<Bucket>();
         NonNull::new(first.wrapping_add(index)).expect("the bucket lies, or lay, in an allocation")
@@ -55,7 +55,7 @@ static NUMBERS: Numbers = Numbers::new();
 pub(super) struct Growth {
     /// First bucket that no thread has undertaken to move.
     pub(super) cursor: AtomicUsize,
-    /// How many buckets were moved.
+    /// The number of moved buckets.
     pub(super) moved: AtomicUsize,
     /// Overflow buckets in the chains of this table; briefly below zero, when a removal overtakes a move's count.
     pub(super) overflow: AtomicIsize,
@@ -178,7 +178,7 @@ impl<'g> Table<'g> {
         changes.change(Change::Moved { before: self.stamp(head, before), after: self.stamp(head, before + 1) });
     }
 
-    /// Where a bucket lies; it need not be initialised.
+    /// The address of a bucket; it need not be initialised.
     #[inline]
     pub(super) fn bucket_at(self, index: usize) -> NonNull<Bucket> {
         debug_assert!(index < self.header().buckets);

@@ -16,7 +16,7 @@ pub enum BulkLoadError {
     /// A key is not greater than the one before it, or is too long.
     #[error("the key at position {position} is not greater than the one before it, or is too long")]
     BadKey {
-        /// How many keys came before it.
+        /// The number of keys before it.
         position: usize,
     },
     /// There is not enough memory.
@@ -29,7 +29,7 @@ struct Input<I, K> {
     rest: I,
     current: Option<(Measured<K>, Handle)>,
     following: Option<(Measured<K>, Handle)>,
-    /// How many keys came before the following one.
+    /// The number of keys before the following one.
     position: usize,
 }
 

@@ -77,7 +77,7 @@ pub(super) fn value_of(handle: Handle) -> Value {
     ptr::without_provenance_mut(handle.get() as usize)
 }
 
-/// Where a walk stands.
+/// The position of a walk.
 #[derive(Clone, Copy, Debug)]
 struct Walk<'g> {
     /// The node to look at next; none before the first step.
@@ -88,7 +88,7 @@ struct Walk<'g> {
     slice: u64,
 }
 
-/// What a step of a walk came to.
+/// The result of a step of a walk.
 enum Progress<'g> {
     /// The walk stands on another node now.
     Moved,
@@ -176,7 +176,7 @@ pub struct Cursor<'g, K> {
     arrived: Option<Position<'g>>,
 }
 
-/// What advancing a lookup came to.
+/// The result of advancing a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Not there yet.

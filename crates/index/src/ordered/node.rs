@@ -35,7 +35,7 @@ pub(super) const fn class(kind: usize) -> usize {
     if kind > KIND_SUFFIX { KIND_SUFFIX } else { kind }
 }
 
-/// What a leaf holds in a value slot. Handles are carried as addresses without provenance.
+/// The contents of a value slot of a leaf. Handles are carried as addresses without provenance.
 pub(super) type Value = *mut Header;
 
 /// The common beginning of both kinds of node.
@@ -428,7 +428,7 @@ impl Leaf {
         entries
     }
 
-    /// How many entries come before a key. Under the latch.
+    /// The number of entries before a key. Under the latch.
     pub(super) fn rank(&self, slice: u64, remaining: usize) -> usize {
         let permutation = self.permutation();
         let kinds = self.kinds.load(Ordering::Acquire);

@@ -24,7 +24,7 @@ enum TakenOut {
     Blocked,
 }
 
-/// What is above an empty leaf and the single-child nodes over it.
+/// The node above an empty leaf and the single-child nodes over it.
 enum Above<'g> {
     Interior(Latched<'g>, &'g Interior),
     Layer(Latched<'g>, &'g Leaf),

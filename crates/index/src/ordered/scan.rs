@@ -38,7 +38,7 @@ pub trait Visitor {
 /// Room for the longest key in whole slices.
 const BUFFER: usize = MAX_KEY_BYTES + 8;
 
-/// Where a scan begins, and where it resumes.
+/// The position at which a scan begins, or resumes.
 struct Start {
     bytes: [u8; BUFFER],
     len: usize,
@@ -99,7 +99,7 @@ struct Scan<'s, 'g, 'l, V> {
     visitor: &'s mut V,
 }
 
-/// How many leaves a longer scan has under way.
+/// The number of leaves that a longer scan prefetches.
 const LEAVES_AHEAD: usize = 4;
 
 /// Fetches the leaves to come: the neighbour, and after a while several. A leaf knows only its neighbours, so the others are
@@ -209,7 +209,7 @@ fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     }
 }
 
-/// Where an entry lies in relation to a bound that shares the slices of the layers above.
+/// The position of an entry relative to a bound that shares the slices of the layers above.
 #[inline(never)]
 fn compare(entry: &Entry, bound: &[u8], depth: usize) -> Option<Ordering> {
     let position = (entry.slice, class(entry.kind)).cmp(&(bound.slice(depth), class(bound.len() - 8 * depth)));

@@ -178,7 +178,7 @@ fn ascends(rank: usize, behind_last: bool, leaf: &Leaf) -> bool {
     leaf.continues_run(rank) || (behind_last && leaf.next().is_none())
 }
 
-/// Where to divide a full leaf's entries, the new one among them: never between two with the same slice.
+/// The position at which the entries of a full leaf, including the new one, are divided: never between two with the same slice.
 fn division(merged: &[Entry], rank: usize, ascends: bool, leaf: &Leaf) -> usize {
     let last = merged.len() - 1;
     let wanted = if ascends {

@@ -6,7 +6,7 @@ use super::suffix::Suffix;
 use super::version::DELETED;
 use polychron_memory::Guard;
 
-/// What a tree consists of. Exact when no thread changes the tree meanwhile.
+/// Counts of the parts of a tree. They are exact if no thread changes the tree meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderedStatistics {
     /// Keys.

@@ -20,7 +20,7 @@ const LONGEST_RUN: usize = 8 << 20;
 
 /// A walk, as far as it has come. Owns what it gathered.
 pub(super) struct Walk {
-    /// What is not sorted yet: spans, and of which kind; blocks, with their classes.
+    /// Unsorted input: spans with their kinds, and blocks with their classes.
     spans: Vec<(Span, Kind)>,
     gathered: Vec<(usize, Gathered)>,
     census: Vec<Census>,
@@ -33,14 +33,14 @@ pub(super) struct Walk {
     /// Whether short runs are put together.
     merges: bool,
     lists: Box<[FreeList; CLASSES]>,
-    /// How many blocks were sorted.
+    /// The number of sorted blocks.
     pub(super) blocks: usize,
     /// Whether any of them were put together.
     pub(super) joined: bool,
-    /// How many bytes became blocks again, and how many went back to their arenas.
+    /// The bytes that became blocks again, and the bytes that returned to their arenas.
     pub(super) carved: usize,
     pub(super) returned: usize,
-    /// What there was when it began.
+    /// The extent of the memory when the walk began.
     pub(super) began: Extent,
 }
 
@@ -193,7 +193,7 @@ const FRAGMENT: usize = 16;
 
 const _: () = assert!(size_of::<Fragment>() <= FRAGMENT && PAGE <= u32::MAX as usize);
 
-/// What a fragment is of.
+/// The origin of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind(u32);
 
@@ -201,7 +201,7 @@ impl Kind {
     const BLOCK: Self = Self(0);
     /// Off the budget.
     const RETURNED: Self = Self(1);
-    /// What a worker had not used up.
+    /// The unused remainder of a worker.
     const REMAINDER: Self = Self(2);
     /// Added to the others where the fragment before belongs to the same block or span.
     const CONTINUED: u32 = 4;
@@ -228,7 +228,7 @@ struct Page {
 struct Census {
     base: NonNull<u8>,
     arena: usize,
-    /// How much of it was handed out.
+    /// The bytes of it that were handed out.
     used: usize,
     pages: Vec<Page>,
 }
@@ -306,7 +306,7 @@ unsafe fn sort_in(census: &mut [Census], span: Span, kind: Kind) {
     }
 }
 
-/// Where the runs go.
+/// The destination of the runs.
 struct RunSink<'s> {
     shared: &'s Shared,
     lists: &'s mut [FreeList; CLASSES],
@@ -375,7 +375,7 @@ impl RunSink<'_> {
         }
     }
 
-    /// What the reserve lacks and the limit does not have for it.
+    /// The bytes that the reserve lacks beyond those that the limit leaves.
     fn unbacked(&self) -> usize {
         self.shared.reserve.unbacked(self.shared.budget.left())
     }
@@ -429,7 +429,7 @@ impl RunSink<'_> {
     }
 }
 
-/// What lies before the first and behind the last boundary of 64 bytes of a span that has them, and what lies between.
+/// Splits a span at its first and last boundary of 64 bytes: the parts before, behind, and between them. `None`: it has no such boundaries.
 fn aligned(span: Span) -> Option<(Span, Span, Span)> {
     let address = span.base.addr().get();
     let before = address.next_multiple_of(64) - address;

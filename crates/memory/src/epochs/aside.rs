@@ -22,7 +22,7 @@ const LONG: u64 = if MODELLED { 1 } else { 8 };
 /// Addresses sorted for each epoch, at most on average: a thread that has found very much is asked seldom.
 const ADDRESSES_PER_EPOCH: usize = 4096;
 
-/// What a worker that stands aside has found and goes on using.
+/// The finds of a worker that stands aside: blocks that it goes on using.
 ///
 /// # Safety
 /// [`Finds::each`] hands over an address inside of every block that the worker may look at behind its return and has found before it stood
@@ -35,13 +35,13 @@ pub unsafe trait Finds: Send + Sync {
     unsafe fn each(&self, note: &mut dyn FnMut(usize));
 }
 
-/// How one worker shows its finds, if it does.
+/// The way in which one worker shows its finds, if it does.
 type Shown = Mutex<Option<Arc<dyn Finds>>>;
 type Asked<'n> = MutexGuard<'n, Option<Arc<dyn Finds>>>;
 
-/// What workers have shown that have left their epochs.
+/// The finds that were shown by workers that have left their epochs.
 pub(super) struct Noted {
-    /// By slot. A thread that has the lock has the finds, too: a leader, or the worker as it comes back.
+    /// Indexed by slot. A thread that has the lock has the finds, too: a leader, or the worker as it comes back.
     shown: Box<[Shown]>,
     /// For leaders.
     notes: Mutex<Notes>,

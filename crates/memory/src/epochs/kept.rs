@@ -1,4 +1,4 @@
-//! What a worker keeps to itself, and who may take it: at the memory limit another thread, while the worker is in no epoch.
+//! Free blocks that a worker keeps for itself. At the memory limit another thread may take them, while the worker is in no epoch.
 //!
 //! A word in the worker's slot says whose it is. A thread that takes it claims the word, passes a barrier and looks whether the worker is in
 //! an epoch; the worker looks at the word behind the barrier of its pin, so one of the two sees the other.

@@ -1,4 +1,4 @@
-//! What a worker has retired: it is freed a few blocks at a time when its time has come.
+//! The retired blocks of a worker. They are freed a few at a time, once no reader can reach them.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;

@@ -12,7 +12,7 @@
 //!
 //! The list of tables stays as long as the timestamp is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
 
-use polychron_base::{Error, Reason};
+use polychron_base::Error;
 use polychron_engine::midway::Midway;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Primitives;
@@ -54,11 +54,7 @@ impl CicadaTransaction<'_> {
         if left_out(Step::ValidateRunning) {
             return Ok(());
         }
-        self.check_reads(true).inspect_err(|_| {
-            if let Some(abort) = &mut self.state.base.last_abort {
-                abort.reason = Reason::Inconsistent;
-            }
-        })
+        self.check_reads(true).inspect_err(|_| self.state.base.conflicted_midway())
     }
 
     /// Leaves a snapshot's epoch for the present one.

@@ -16,9 +16,9 @@ use polychron_base::key::{EncodedKey, HashSeed, Key16};
 use polychron_base::room::{KeptList, ROOM};
 use polychron_base::{IndexId, TableId, clear_each};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{IndexRef, NodeSet, WriteTable};
+use polychron_engine::stores::{IndexRef, KeySpan, NodeSet, WriteTable};
 use polychron_index::Stamp;
-use polychron_schema::{RowBuffer, RowRef};
+use polychron_schema::RowBuffer;
 
 use super::array::TakenRecord;
 use super::gaps::KeyPartition;
@@ -53,13 +53,6 @@ pub(super) enum Target {
     Record(Kept),
     /// A key that had none, or that nobody looked at.
     Key,
-}
-
-/// A key's words in the transaction's arena.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeySpan {
-    offset: u32,
-    bytes: u16,
 }
 
 /// One write.
@@ -216,31 +209,21 @@ impl WriteSet {
     /// The key of a write, as bytes; empty where it was not needed.
     #[inline]
     pub(super) fn key(&self, write: &Write) -> &[u8] {
-        let words = &self.keys[write.key.offset as usize..][..usize::from(write.key.bytes).div_ceil(8)];
-        &RowRef::from_words(words).as_bytes()[..usize::from(write.key.bytes)]
+        write.key.bytes(&self.keys)
     }
 
     /// The same in registers, if it is short enough.
     #[inline]
     pub(super) fn short_key(&self, write: &Write) -> Option<Key16> {
-        let KeySpan { offset, bytes } = write.key;
-        let words = &self.keys[offset as usize..][..usize::from(bytes).div_ceil(8)];
-        let (first, second) = match *words {
+        let (first, second) = match *write.key.words(&self.keys) {
             [] => (0, 0),
             [first] => (first, 0),
             [first, second] => (first, second),
             _ => return None,
         };
         let slices = u128::from(u64::from_be(first)) << 64 | u128::from(u64::from_be(second));
-        Some(Key16::new(slices.checked_shr(128 - 8 * u32::from(bytes)).unwrap_or(0), usize::from(bytes)))
-    }
-
-    #[inline]
-    fn keep_key<K: EncodedKey>(&mut self, key: K) -> KeySpan {
-        let offset = self.keys.len() as u32;
-        // The words hold the bytes in memory order, so that they can be lent as a byte slice.
-        self.keys.extend((0..key.len().div_ceil(8)).map(|index| key.slice(index).to_be()));
-        KeySpan { offset, bytes: key.len() as u16 }
+        let bytes = write.key.len();
+        Some(Key16::new(slices.checked_shr(128 - 8 * bytes as u32).unwrap_or(0), bytes))
     }
 
     /// Whether a record may have been written, or a key that had no row.
@@ -295,7 +278,7 @@ impl WriteSet {
             self.grow_table();
         }
         let kept = self.keys.len();
-        write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
+        write.key = key.map_or_else(KeySpan::default, |key| KeySpan::keep(&mut self.keys, key));
         let at = match (write.target, key) {
             (Target::Record(record), _) => self.slot_of_record(record.address()),
             (Target::Key, Some(key)) => self.slot_of_key(write.place, key),
@@ -305,7 +288,7 @@ impl WriteSet {
         if let Some(prior) = write.prior {
             let before = self.writes[prior as usize];
             (write.blind, write.is_fresh, write.on_read) = (before.blind, before.is_fresh, before.on_read);
-            if prior as usize >= self.floor && (before.key.bytes > 0 || write.key.bytes == 0) {
+            if prior as usize >= self.floor && (!before.key.is_empty() || write.key.is_empty()) {
                 self.keys.truncate(kept);
                 self.writes[prior as usize] =
                     Write { key: before.key, stamp: before.stamp, prior: before.prior, ..write };
@@ -366,8 +349,8 @@ impl WriteSet {
             self.writes.pop();
             self.keyed -= usize::from(write.target == Target::Key);
             self.on_nodes -= usize::from(write.is_node);
-            if write.key.bytes > 0 {
-                self.keys.truncate(write.key.offset as usize);
+            if !write.key.is_empty() {
+                self.keys.truncate(write.key.offset());
             }
         }
         self.floor = len;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
-use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
@@ -49,7 +48,6 @@ pub(super) struct State {
     pub(super) generation: u64,
     pub(super) met: Option<Met>,
     pub(super) contested: Contested,
-    back_off: RandomWait,
 }
 
 /// A conflict with another transaction that the same thread has open.
@@ -91,7 +89,6 @@ impl HyperWorker {
             generation: 0,
             met: None,
             contested: Contested::default(),
-            back_off: RandomWait::new(slot),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -160,8 +157,7 @@ impl StoreWorker for HyperWorker {
         if let Some(met) = &mut state.met {
             met.again = true;
         } else {
-            let random = (&mut state.back_off, &shared.base.common.retry);
-            state.contested.back_off(&shared.favour, state.base.slot, attempts, random);
+            state.contested.back_off(&shared.favour, &mut state.base, attempts, &shared.base.common.retry);
         }
     }
 

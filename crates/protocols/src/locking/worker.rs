@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
-use polychron_engine::drive::RandomWait;
 use polychron_engine::stores::{IndexRef, StoreWorker, WorkerBase};
 use polychron_engine::{Access, Declare, Mode, Procedure, drive};
 use polychron_memory::Local;
@@ -41,7 +40,6 @@ pub(super) struct State {
     /// Ranges that an insertion waits for.
     pub(super) conflicting: Vec<Conflicting>,
     pub(super) wanted: Wanted,
-    back_off: RandomWait,
     /// The age of the transaction before, if this one is its next attempt.
     age: Option<u64>,
 }
@@ -65,7 +63,6 @@ impl Declare for Naming<'_> {
 impl LockingWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(&shared.base, &local);
-        let back_off = RandomWait::new(base.slot);
         let records = WorkerRecords::new(&shared.locks, &local);
         let state = State {
             base,
@@ -74,7 +71,6 @@ impl LockingWorker {
             ranges: Vec::new(),
             conflicting: Vec::new(),
             wanted: Wanted::default(),
-            back_off,
             age: None,
         };
         Self { local, state, records, shared: Arc::clone(shared) }
@@ -180,7 +176,7 @@ impl StoreWorker for LockingWorker {
         } else if attempts >= CONFLICTS_UNAGED {
             state.age = Some(self.shared.draw_age());
         } else {
-            state.back_off.wait(attempts, &self.shared.base.common.retry);
+            state.base.back_off.wait(attempts, &self.shared.base.common.retry);
         }
     }
 }

@@ -5,9 +5,9 @@
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
 use polychron_base::clear_each;
+use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
-use polychron_engine::stores::{IndexRef, NodeSet, WriteTable};
-use polychron_schema::RowRef;
+use polychron_engine::stores::{IndexRef, KeySpan, NodeSet, WriteTable};
 
 use super::aside::Kept;
 use super::record::Tid;
@@ -50,9 +50,7 @@ pub(super) struct Write {
     pub(super) own_record: bool,
     /// First word of a patch.
     pub(super) start: u32,
-    /// The key's length in bytes; its words are in the arena.
-    pub(super) key_bytes: u16,
-    pub(super) key: Span,
+    pub(super) key: KeySpan,
     pub(super) data: Span,
     /// The write before this one for the same record.
     pub(super) prior: Option<u32>,
@@ -144,8 +142,7 @@ impl WriteSet {
     /// The key of a write, as bytes.
     #[inline]
     pub(super) fn key_bytes(&self, write: &Write) -> &[u8] {
-        let words = self.words(write.key);
-        &RowRef::from_words(words).as_bytes()[..usize::from(write.key_bytes)]
+        write.key.bytes(&self.arena)
     }
 
     /// Keeps words for the transaction's life.
@@ -158,12 +155,8 @@ impl WriteSet {
 
     /// Keeps a key's bytes.
     #[inline]
-    pub(super) fn keep_key<K: polychron_base::key::EncodedKey>(&mut self, key: K) -> (Span, u16) {
-        let offset = self.arena.len() as u32;
-        let words = key.len().div_ceil(8);
-        // The words hold the bytes in memory order, so that they can be lent as a byte slice.
-        self.arena.extend((0..words).map(|index| key.slice(index).to_be()));
-        (Span { offset, words: words as u32 }, key.len() as u16)
+    pub(super) fn keep_key<K: EncodedKey>(&mut self, key: K) -> KeySpan {
+        KeySpan::keep(&mut self.arena, key)
     }
 
     /// The latest write of `record`.
@@ -227,8 +220,8 @@ impl WriteSet {
             let at = self.slot(write.record);
             self.table.set(at, write.prior);
             self.writes.pop();
-            let kept = if write.data.words > 0 { write.data.offset } else { write.key.offset };
-            self.arena.truncate(kept as usize);
+            let kept = if write.data.words > 0 { write.data.offset as usize } else { write.key.offset() };
+            self.arena.truncate(kept);
         }
     }
 

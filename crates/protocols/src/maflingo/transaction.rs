@@ -9,7 +9,7 @@ use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::midway::Midway;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Primitives;
-use polychron_engine::stores::{IndexRef, WorkerBase};
+use polychron_engine::stores::{IndexRef, KeySpan, WorkerBase};
 use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
 use polychron_memory::{Local, Snapshot};
@@ -145,11 +145,8 @@ impl<'w> MaflingoTransaction<'w> {
         if left_out(Step::ValidateRunning) {
             return Ok(());
         }
-        self.validate().and_then(|_| self.check_written()).inspect_err(|_| {
-            if let Some(abort) = &mut self.state.base.last_abort {
-                abort.reason = Reason::Inconsistent;
-            }
-        })
+        let checked = self.validate().and_then(|_| self.check_written());
+        checked.inspect_err(|_| self.state.base.conflicted_midway())
     }
 
     /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read
@@ -464,14 +461,13 @@ impl State {
         logged: bool,
     ) {
         let writes = &mut self.sets.writes;
-        let (key, key_bytes) = if kind == Kind::Patch && !logged { (Span::default(), 0) } else { writes.keep_key(key) };
+        let key = if kind == Kind::Patch && !logged { KeySpan::default() } else { writes.keep_key(key) };
         writes.push(Write {
             record,
             index_ref,
             kind,
             own_record: kind == Kind::Insert,
             start: start as u32,
-            key_bytes,
             key,
             data,
             prior: None,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
-use polychron_engine::drive::RandomWait;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode};
 use polychron_memory::{Guard, Local};
@@ -41,7 +40,6 @@ pub(super) struct State {
     pub(super) last_tid: Tid,
     pub(super) nested: Nested,
     pub(super) contested: Contested,
-    back_off: RandomWait,
 }
 
 impl State {
@@ -81,7 +79,6 @@ impl State {
 impl MaflingoWorker {
     pub(super) fn new(mut local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(&shared.base, &local);
-        let back_off = RandomWait::new(base.slot);
         let state = State {
             base,
             sets: ShownSets::of(&mut local),
@@ -91,7 +88,6 @@ impl MaflingoWorker {
             last_tid: Tid::ZERO,
             nested: Nested::default(),
             contested: Contested::default(),
-            back_off,
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -135,8 +131,7 @@ impl StoreWorker for MaflingoWorker {
 
     fn wait(&mut self, attempts: u64) {
         let Self { state, shared, .. } = self;
-        let random = (&mut state.back_off, &shared.base.common.retry);
-        state.contested.back_off(&shared.favour, state.base.slot, attempts, random);
+        state.contested.back_off(&shared.favour, &mut state.base, attempts, &shared.base.common.retry);
     }
 
     fn waits_for_itself(&self) -> Option<Error> {

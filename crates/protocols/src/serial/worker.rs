@@ -66,15 +66,6 @@ impl Worker for SerialWorker {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
 
-    fn execute_batch_with<P: Procedure>(
-        &mut self,
-        procedures: &mut [P],
-        done: &(impl Fn(usize, Result<P::Output, P::Error>) + Sync),
-        others: impl FnOnce(&mut Self),
-    ) {
-        drive::execute_batch_with(self, procedures, done, others);
-    }
-
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::Snapshot, procedure)
     }

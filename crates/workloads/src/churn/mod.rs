@@ -55,7 +55,7 @@ pub enum Pattern {
 pub struct Churn {
     options: ChurnOptions,
     table: Table<Churned>,
-    /// How many more rows there are than were loaded.
+    /// The number of rows that were added to the loaded ones.
     totals: Totals<1>,
 }
 

@@ -18,7 +18,7 @@ pub struct Churned {
     pub number: u64,
     /// Changes with every update.
     pub group: u32,
-    /// How often the row was updated.
+    /// The number of updates of the row.
     pub changes: u32,
     /// Bytes of a length that changes.
     #[column(max = 255)]
@@ -51,7 +51,7 @@ pub(super) const UPDATE: usize = 0;
 pub(super) const TOGGLE: usize = 1;
 pub(super) const ADVANCE: usize = 2;
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     /// Changes a row, if it is there.
@@ -79,7 +79,7 @@ pub struct ChurnProcedure {
     pub(super) task: Task,
     /// Decides about lengths and groups.
     pub(super) draw: u32,
-    /// How many more rows there are than before.
+    /// The number of rows that were added.
     pub(super) added: i64,
 }
 

@@ -144,7 +144,7 @@ pub struct AssertProcedure {
     table: Table<Counter>,
     key: u64,
     options: AssertOptions,
-    /// How often it was run.
+    /// The number of its runs.
     attempts: u64,
     /// Whether the latest run took one.
     took: bool,

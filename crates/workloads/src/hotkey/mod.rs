@@ -18,7 +18,7 @@ pub use assert::{Assert, AssertOptions};
 /// Counters; the first is the hot one.
 const COUNTERS: u64 = 1024;
 
-/// What the two workloads with a hot counter have in common.
+/// The options that both workloads with a hot counter have.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 #[group(skip)]
 pub struct HotOptions {

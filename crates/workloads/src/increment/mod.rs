@@ -44,7 +44,7 @@ pub struct Integer {
     /// Its key.
     #[key]
     pub key: u64,
-    /// How often it was incremented.
+    /// The number of its increments.
     pub value: u64,
 }
 

@@ -78,7 +78,7 @@ pub enum Operation {
 pub struct Modify {
     options: ModifyOptions,
     table: Table<Tuple>,
-    /// How many of each kind were executed.
+    /// The number of executed transactions of each kind.
     totals: Totals<3>,
     threads: AtomicU64,
 }
@@ -188,7 +188,7 @@ pub struct ModifyClient {
     read: Option<f64>,
     thread: u64,
     threads: u64,
-    /// How many rows were loaded, and how many of them are its own.
+    /// The number of loaded rows, and the number of those that are its own.
     records: u64,
     loaded: u64,
     /// The rows that are there and are not being deleted, by their number among the client's own; only where rows are deleted.

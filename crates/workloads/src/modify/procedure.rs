@@ -15,7 +15,7 @@ pub struct Tuple {
     /// The key.
     #[key]
     pub key: u64,
-    /// How often the row was updated.
+    /// The number of updates of the row.
     pub changes: u32,
     pub a: u32,
     pub b: u32,
@@ -42,7 +42,7 @@ pub(super) const UPDATE: usize = 1;
 pub(super) const DELETE_AND_INSERT: usize = 2;
 const READ: usize = 3;
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     Insert { key: u64 },
@@ -82,7 +82,7 @@ impl From<Moved> for Error {
     }
 }
 
-/// How long a reader does nothing between two rows: so its snapshot stays open and costs no time.
+/// The pause of a reader between two rows: its snapshot stays open and costs no processor time.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl ModifyProcedure {

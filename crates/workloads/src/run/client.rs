@@ -1,4 +1,4 @@
-//! What one thread does in a run.
+//! The loop of one thread in a run.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const TIMED_EVERY: u64 = 8;
 /// Latencies above this count as this.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// Where a run stands. Threads look at it between transactions.
+/// The phase of a run. Threads read it between transactions.
 #[derive(Debug, Default)]
 pub(super) struct Phase(AtomicU8);
 
@@ -118,7 +118,7 @@ pub(super) struct Failure {
 pub(super) struct Timer {
     pub(super) clock: SystemClock,
     pub(super) latencies: Vec<Histogram<u64>>,
-    /// How many transactions of each kind are left out before the next is timed.
+    /// For each kind, the number of transactions to skip before the next is timed.
     left: [u64; MAX_KINDS],
 }
 
@@ -151,15 +151,15 @@ impl Timer {
 struct Pace {
     clock: SystemClock,
     interval_ns: f64,
-    /// How many were begun.
+    /// The number of transactions that were begun.
     begun: u64,
 }
 
 impl Pace {
-    /// How long a thread sleeps at most at a time, so that the end of a run does not wait for it.
+    /// The longest sleep of a thread, short enough that the end of a run does not wait for it.
     const NAP: Duration = Duration::from_millis(50);
 
-    /// That of one thread, where there is a bound.
+    /// The pace of one thread, if there is a bound.
     fn of(settings: &Settings) -> Option<Self> {
         let interval_ns = settings.threads as f64 * 1e9 / settings.rate;
         (settings.rate > 0.0).then(|| Self { clock: SystemClock::new(), interval_ns, begun: 0 })

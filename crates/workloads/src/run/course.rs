@@ -22,7 +22,7 @@ pub struct Quarter {
     pub resident_bytes: f64,
     /// Transactions completed since the interval began, on average over the quarter.
     pub completed: f64,
-    /// How often both were looked at.
+    /// The number of samples of both.
     pub samples: u64,
 }
 
@@ -38,8 +38,8 @@ impl Course {
         self.longest_stall_seconds = self.longest_stall_seconds.max(ns as f64 / 1e9);
     }
 
-    /// By how much the last quarter is above the second: of memory, or of the memory that each transaction adds where the workload
-    /// leaves rows behind. `None` where there are not enough samples.
+    /// The growth from the second quarter to the last: of the memory, or, where the workload leaves rows behind, of the memory that each
+    /// transaction adds. `None` if there are not enough samples.
     pub fn growth(&self, grows: bool) -> Option<f64> {
         let [first, second, third, last] = &self.quarters;
         if self.quarters.iter().any(|quarter| quarter.samples == 0 || quarter.resident_bytes == 0.0) {
@@ -55,7 +55,7 @@ impl Course {
         Some(added(third, last).max(0.0) / added(first, second).max(1.0))
     }
 
-    /// What is wrong with a long run: memory that grows although the rows do not, or clients that are held up.
+    /// The fault of a long run, if it has one: memory that grows although the rows do not, or clients that are held up.
     pub fn fault(&self, grows: bool) -> Option<String> {
         let stall = self.longest_stall_seconds;
         if stall > LONGEST_STALL_SECONDS {
@@ -76,9 +76,9 @@ impl Course {
 pub(super) struct Watch {
     began_ns: u64,
     length_ns: u64,
-    /// What was completed when the interval began.
+    /// The number of transactions that were completed when the interval began.
     before: u64,
-    /// Of each thread what it had completed, and since when that is so.
+    /// For each thread, the number of its completed transactions, and the time of the last change of that number.
     threads: Vec<(u64, u64)>,
     longest_ns: u64,
     quarters: [Quarter; 4],

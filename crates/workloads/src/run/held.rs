@@ -9,7 +9,7 @@ use polychron_schema::Projection;
 
 use super::client::Phase;
 
-/// How long the reader does nothing between two looks, by which it leaves epochs that have ended: so it costs no time of a processor.
+/// The pause of the reader between two reads, by which it leaves epochs that have ended. The pause costs no processor time.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Looks at a row from time to time until the run is over.

@@ -12,7 +12,7 @@ use polychron_schema::{Projection, Row as DeriveRow};
 
 use super::client::Phase;
 
-/// What an idle client leaves open.
+/// The transaction that an idle client leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Idle {
@@ -39,7 +39,7 @@ impl Idle {
 /// each kind has each length.
 const HOLDS_MS: [u64; 5] = [20, 1000, 200, 5000, 50];
 
-/// How long it sleeps at a time, so that the end of a run does not wait for it.
+/// The length of one sleep, short enough that the end of a run does not wait for it.
 const NAP: Duration = Duration::from_millis(5);
 
 /// The client's own row.

@@ -1,4 +1,4 @@
-//! What workloads over tables with the keys 0, 1, 2, … share: filling them and looking through them.
+//! Loading and scanning of tables with the keys 0, 1, 2, …, which several workloads share.
 
 use std::fmt;
 use std::ops::Range;
@@ -42,7 +42,7 @@ pub fn span(layout: &Layout, column: usize) -> ColumnSpan {
 pub struct Share<'l> {
     /// Its number, from 0.
     pub part: usize,
-    /// How many parts there are.
+    /// The number of parts.
     pub parts: usize,
     /// The seed of all that is drawn.
     pub seed: u64,
@@ -68,7 +68,7 @@ impl fmt::Debug for Share<'_> {
 /// Inserts one part of the rows with the keys `0..count`, each as `build` makes it.
 ///
 /// # Errors
-/// What the database refuses.
+/// The errors of the database.
 pub fn load_rows<W: Worker>(
     worker: &mut W,
     table: TableId,
@@ -117,7 +117,7 @@ impl<B: FnMut(u64, &mut RowBuffer) + Send> Procedure for LoadChunk<B> {
 /// without a row are left out.
 ///
 /// # Errors
-/// What the database refuses.
+/// The errors of the database.
 pub fn for_each_row<P: Protocol>(
     database: &Arc<P>,
     table: TableId,

@@ -1,4 +1,4 @@
-//! What a run must tell of the machine it ran on.
+//! The facts that a report must state about the machine of a run.
 
 use serde::Serialize;
 

@@ -59,17 +59,17 @@ pub struct Settings {
     pub seed: u64,
     /// Procedures handed over at once; 1 is one by one. Of what is submitted the largest batch.
     pub batch: usize,
-    /// So many transactions each thread submits and has under way; 0 executes them in place of that. There are then as many threads
-    /// again, which execute.
+    /// The number of transactions that each thread submits and keeps under way; as many threads again execute them. With 0 each thread
+    /// executes its transactions itself.
     pub submit: usize,
     /// For how long a batch of what is submitted is kept open while a thread is free, in microseconds.
     pub batch_time_us: u64,
-    /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
-    /// each when it is wanted.
+    /// The number of transactions that each thread draws beforehand, to execute them again and again; 0 draws each one
+    /// before it is executed.
     pub pregenerate: usize,
     /// Whether a snapshot stays open for the whole run, on a thread of its own that does nothing else.
     pub open_snapshot: bool,
-    /// What a client of its own, which comes and goes, leaves open while it does nothing.
+    /// The transaction that an additional client, which comes and goes, leaves open while it does nothing.
     pub idle: Option<Idle>,
     /// Transactions a second that all threads together execute at most; 0 stands for as many as they can.
     pub rate: f64,
@@ -104,7 +104,7 @@ impl Default for Settings {
 
 /// Watches a run. Every method may be left out.
 pub trait Observer {
-    /// So many of all rows are loaded.
+    /// `_rows` of `_of` rows are loaded.
     fn loading(&self, _rows: u64, _of: u64) {}
 
     /// All rows are loaded.
@@ -162,7 +162,7 @@ pub enum RunError {
     Check(#[source] CheckError),
 }
 
-/// How often the reporting thread looks around.
+/// The interval at which the reporting thread samples the run.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Loads, runs, measures and checks a workload on a fresh database. Setting `stop` ends the run early; what was measured
@@ -186,7 +186,7 @@ pub fn run<P: Protocol, W: Workload>(
     stage.run(options)
 }
 
-/// Where a workload is run. What is measured is compiled for each protocol, what comes before and after it once.
+/// The setting of a run. The measured part is compiled for each protocol, the rest once.
 struct Stage<'r, W> {
     database: Arc<AnyProtocol>,
     take_slots: &'r dyn Fn() -> Result<Box<dyn Slots<W> + 'r>, Error>,
@@ -422,13 +422,13 @@ fn load<W: Workload>(
 /// More threads than this do not load faster.
 const MAX_LOADERS: usize = 64;
 
-/// What the measured interval gave.
+/// The results of the measured interval.
 struct Measured {
     counts: Counts,
     seconds: f64,
     before: Statistics,
     after: Statistics,
-    /// By thread and kind.
+    /// Indexed by thread and kind.
     latencies: Vec<Vec<Histogram<u64>>>,
     interrupted: bool,
     course: Course,

@@ -1,4 +1,4 @@
-//! What a run found out.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub struct Report {
     pub completed_by_kind: BTreeMap<String, u64>,
     /// Completed transactions a second by kind.
     pub tps_by_kind: BTreeMap<String, f64>,
-    /// What the workload counted besides.
+    /// Further counts of the workload.
     pub metrics: BTreeMap<String, u64>,
     /// Conflicts as a share of all attempts.
     pub abort_rate: f64,
@@ -63,7 +63,7 @@ pub struct Report {
     pub versions: Option<VersionReport>,
     /// How old snapshots were when they began, where there were any.
     pub staleness_us: Option<Staleness>,
-    /// What this protocol counts and others do not, each name with its unit: a number, or pairs of seconds since the database
+    /// Metrics that only this protocol has, each name with its unit: a number, or pairs of seconds since the database
     /// was opened and a number, or nothing where there is nothing to take the average of.
     pub protocol_metrics: BTreeMap<String, serde_json::Value>,
     /// Rows loaded, and how long that took; roughly so when the load was ended before its time.
@@ -84,13 +84,13 @@ impl Report {
         [Self::PASSED, Self::NOT_PROMISED, Self::NOT_LOADED].contains(&self.checks.as_str())
     }
 
-    /// What [`Report::checks`] says of a run that was ended while it loaded.
+    /// The value of [`Report::checks`] for a run that was ended while it loaded.
     pub const NOT_LOADED: &'static str = "not checked: ended while loading";
 
-    /// What [`Report::checks`] says when all is well.
+    /// The value of [`Report::checks`] when all conditions hold.
     pub const PASSED: &'static str = "passed";
 
-    /// What [`Report::checks`] says of a protocol without isolation, for which nothing is checked.
+    /// The value of [`Report::checks`] for a protocol without isolation, for which nothing is checked.
     pub const NOT_PROMISED: &'static str = "not promised by this protocol";
 }
 
@@ -105,7 +105,7 @@ pub struct Latencies {
     pub p999: f64,
     /// The slowest that was timed.
     pub max: f64,
-    /// How many were timed.
+    /// The number of timed transactions.
     pub samples: u64,
 }
 

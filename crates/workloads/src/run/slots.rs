@@ -1,4 +1,4 @@
-//! The part of a run that is compiled for each protocol: what its workers do with a workload's procedures. The measuring loop
+//! The part of a run that is compiled for each protocol: the execution of a workload's procedures by its workers. The measuring loop
 //! calls it through trait objects, once for each transaction or batch, and is compiled once for each workload.
 
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use super::client::{Failure, Loop};
 use super::submitting::{self, Shared};
 use crate::{Transact, Workload};
 
-/// A worker for each thread, and whom the threads submit to.
+/// A worker for each thread, and the service to which the threads submit.
 pub(super) trait Slots<W: Workload>: Sync {
     /// Lets a client work on thread `thread`, once for each thread, until the run is over: the latencies of the measured interval by
     /// kind.
@@ -81,9 +81,9 @@ impl<D: Protocol, P: Procedure + 'static> Submits<P> for Service<D> {
     }
 }
 
-/// Those of one protocol.
+/// The workers and the service of one protocol.
 pub(super) struct Taken<P: Protocol> {
-    /// That of each thread, until it takes it.
+    /// The worker of each thread, until the thread takes it.
     workers: Vec<Mutex<Option<P::Worker>>>,
     service: Option<Service<P>>,
     answers: Answers,

@@ -1,8 +1,8 @@
-//! Several runs of one thing, and which of two things is higher.
+//! Summaries of several runs, and comparisons of two of them.
 
 use serde::Serialize;
 
-/// What several runs measured.
+/// The results of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The median of the runs.
@@ -11,7 +11,7 @@ pub struct Spread {
     pub least: f64,
     /// The largest.
     pub most: f64,
-    /// How many there were.
+    /// The number of runs.
     pub runs: usize,
 }
 
@@ -48,7 +48,7 @@ impl Spread {
         Self { median: runs[runs.len() / 2], least: runs[0], most: runs[runs.len() - 1], runs: runs.len() }
     }
 
-    /// How many times as high as another one it is: infinitely many where the other one is 0.
+    /// The ratio to another one: infinite if the other one is 0.
     pub fn over(self, other: Self) -> Self {
         let ratio = |one: f64, other: f64| if other > 0.0 { one / other } else { f64::INFINITY };
         Self {

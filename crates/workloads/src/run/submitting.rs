@@ -1,4 +1,4 @@
-//! What one thread does in a run that submits its transactions.
+//! The loop of one thread in a run that submits its transactions.
 
 use std::collections::VecDeque;
 use std::hint::black_box;

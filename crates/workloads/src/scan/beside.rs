@@ -16,14 +16,14 @@ use super::procedure::{ScanProcedure, Shape, Task};
 const TIMEOUT: Duration = Duration::from_secs(60);
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the thread is to do.
+/// A request to the thread.
 enum Job {
     /// Raise the amounts of the dirty rows.
     Change,
     Scan(Box<ScanProcedure>),
 }
 
-/// What it says.
+/// A reply of the thread.
 enum Reply {
     /// The first row is changed, so that no thread waits.
     Begun,
@@ -35,7 +35,7 @@ enum Reply {
 #[derive(Debug)]
 pub(super) struct Beside {
     line: Mutex<(Sender<Job>, Receiver<Reply>)>,
-    /// By how much all amounts were raised.
+    /// The sum by which all amounts were raised.
     raised: Arc<AtomicU64>,
 }
 
@@ -77,7 +77,7 @@ impl Beside {
         Ok(Self { line: Mutex::new((to_thread, from_thread)), raised })
     }
 
-    /// By how much all amounts together are higher than at first.
+    /// The sum by which all amounts together are higher than at first.
     pub(super) fn raised(&self) -> u64 {
         // The thread's answers order it before this.
         self.raised.load(Ordering::Relaxed)
@@ -116,7 +116,7 @@ fn dirty_rows(options: &ScanOptions) -> Vec<u64> {
     distinct.take(options.dirty as usize).collect()
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Thread<W> {
     worker: W,
     shape: Shape,
@@ -133,7 +133,7 @@ impl<W: Worker> Thread<W> {
                 self.worker.execute(&mut ScanProcedure::new(self.shape, Task::Raise { row }))?;
                 // The answer orders it.
                 self.raised.fetch_add(1, Ordering::Relaxed);
-                // Who has gone does not hear it.
+                // A client that has gone does not receive it.
                 let _ = replies.send(Reply::Begun);
             }
         }

@@ -33,7 +33,7 @@ const PLAIN_NS: usize = 3;
 pub const ROWS_A_SECOND: &str = "rows scanned a second, one thread";
 /// The same of a plain slice.
 pub const PLAIN_ROWS_A_SECOND: &str = "rows of a plain slice a second";
-/// How many scans saw an older state than there was.
+/// The number of scans that saw an older state than the present one.
 pub const SCANS_OF_THE_PAST: &str = "scans that saw the state before the changes";
 
 /// The scan workload.

@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! The options of the workload.
 
 use crate::run::IndexChoice;
 

@@ -20,9 +20,9 @@ use crate::Transact;
 /// Names of the kinds.
 pub(super) const KINDS: &[&str] = &["scan", "move", "raise", "change-and-scan"];
 
-/// What each row holds at first.
+/// The initial amount of each row.
 pub(super) const AMOUNT: u64 = 1000;
-/// What each byte of a payload is.
+/// The value of each byte of a payload.
 const BYTE: u8 = 1;
 
 /// The table as the transactions must know it.
@@ -33,7 +33,7 @@ pub(super) struct Shape {
     key: Slot,
     amount: ColumnSpan,
     payload: Option<ColumnSpan>,
-    /// What a scan looks at.
+    /// The columns that a scan reads.
     scanned: Projection,
     /// Whether the payload is added up, too.
     whole: bool,
@@ -69,7 +69,7 @@ impl Shape {
         built.expect("the options keep rows short enough");
     }
 
-    /// What a row holds.
+    /// The amount of a row.
     #[inline]
     pub(super) fn amount(&self, row: RowRef<'_>) -> u64 {
         u64::from_le_bytes(row.load(self.amount.slot.offset))
@@ -84,7 +84,7 @@ impl Shape {
         rest.iter().fold(words, |sum, &byte| sum.wrapping_add(u64::from(byte)))
     }
 
-    /// What that sum is, of each row.
+    /// The expected sum of the payload of each row.
     fn expected_payload(&self) -> u64 {
         let bytes = self.payload.map_or(0, |payload| u64::from(payload.slot.width));
         let word = u64::from_le_bytes([BYTE; 8]);
@@ -92,7 +92,7 @@ impl Shape {
     }
 }
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     /// Adds up all rows, whose amounts were raised by so much.
@@ -105,7 +105,7 @@ pub(super) enum Task {
     ChangeAndScan { records: u64, snapshot_time: SnapshotTime },
 }
 
-/// What scans have found and taken.
+/// The results and times of scans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) scans: u64,

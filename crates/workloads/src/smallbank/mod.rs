@@ -73,7 +73,7 @@ pub struct Checking {
     pub balance: i64,
 }
 
-/// What every balance is at first, in cents.
+/// The initial balance of every account, in cents.
 const FIRST_BALANCE: i64 = 1_000_000;
 
 /// The SmallBank workload.

@@ -52,7 +52,7 @@ pub struct SmallBankProcedure {
     pub(super) other: u64,
     pub(super) amount: i64,
     pub(super) spin_us: u64,
-    /// By how much the latest run changes the bank's money.
+    /// The sum by which the latest run changes the bank's money.
     pub(super) change: i64,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold after any number of transactions.
+//! The conditions that must hold after any number of transactions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Look {
     subscribers: Range<u32>,
 }
 
-/// What was seen: call forwardings, and the first condition that is broken.
+/// The result of a scan: the number of call forwardings, and the first condition that is broken.
 #[derive(Default)]
 struct Seen {
     forwardings: i64,

@@ -61,7 +61,7 @@ pub struct TatpProcedure {
     pub(super) some_type: u8,
     pub(super) start_time: u8,
     pub(super) end_time: u8,
-    /// What is written.
+    /// The value that is written.
     pub(super) value: u64,
     /// Call forwardings inserted less deleted, of the latest run.
     pub(super) inserted: i64,

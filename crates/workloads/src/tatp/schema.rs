@@ -19,9 +19,9 @@ pub struct Subscriber {
     pub hexes: u64,
     /// `byte2_1` to `byte2_10`.
     pub bytes: FixedString<10>,
-    /// Where it is registered.
+    /// The location at which it is registered.
     pub msc_location: u32,
-    /// Where it was seen last.
+    /// The location at which it was seen last.
     pub vlr_location: u32,
 }
 
@@ -65,7 +65,7 @@ pub struct SpecialFacility {
     pub data_b: FixedString<5>,
 }
 
-/// Where calls go in some hours.
+/// A number to which calls are forwarded in some hours.
 #[derive(Row, Clone, Debug)]
 #[row(name = "call_forwarding")]
 pub struct CallForwarding {

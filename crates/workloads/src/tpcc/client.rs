@@ -1,4 +1,4 @@
-//! What a thread draws its transactions with: the mix, and the inputs of each transaction.
+//! The source of a thread's transactions: the mix, and the inputs of each transaction.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use crate::run::Share;
 /// Rows of a batch of items, stock or customers; orders bring about a dozen rows each.
 const BATCH: u32 = 250;
 const ORDERS_BATCH: u32 = 25;
-/// What every customer has paid before (clause 4.3.3.1).
+/// The initial payment of every customer (clause 4.3.3.1).
 const FIRST_PAYMENT: Money = Decimal::from_units(1_000);
 
 /// Loads a share of the database.
@@ -30,7 +30,7 @@ pub(super) struct Loader<'a> {
     pub(super) share: &'a Share<'a>,
 }
 
-/// What is loaded in one transaction.
+/// The rows that are loaded in one transaction.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Items,

@@ -144,7 +144,7 @@ impl Tpcc {
     /// The same in a database that was made of this one's: a backup, or what was recovered.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// The errors of the database.
     pub fn in_copy<P: Protocol>(&self, database: &Arc<P>) -> Result<Self, Error> {
         let homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok(Self { homes: Mutex::new(homes), ..Self::create(&self.options, database)? })

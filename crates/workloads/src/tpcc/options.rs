@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! The options of the workload.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -110,7 +110,7 @@ impl TpccOptions {
         self.scale.validate()
     }
 
-    /// How many rows are loaded into each table.
+    /// The number of rows that are loaded into each table.
     pub(super) fn rows(&self) -> TableRows {
         let Scale { items, districts, customers, orders, undelivered } = self.scale;
         let (warehouses, items) = (u64::from(self.warehouses), u64::from(items));
@@ -181,7 +181,7 @@ pub enum Transactions {
     NewOrderStockLevel,
 }
 
-/// How many rows belong together. Anything but [`Scale::standard`] is for tests.
+/// The numbers of rows that belong to one another. All but [`Scale::standard`] are for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
     /// Items, and rows of stock a warehouse.
@@ -192,7 +192,7 @@ pub struct Scale {
     pub customers: u32,
     /// Loaded orders a district: one a customer.
     pub orders: u32,
-    /// How many of the last of them are not delivered.
+    /// The number of the last of them that are not delivered.
     pub undelivered: u32,
 }
 

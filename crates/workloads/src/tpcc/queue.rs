@@ -196,7 +196,7 @@ impl Results {
 pub(super) struct Terminal {
     pub(super) queues: Arc<Queues>,
     pub(super) mode: DeliveryMode,
-    /// Whose queue its deliveries go to.
+    /// The owner of the queue for its deliveries.
     pub(super) owner: usize,
     /// Whether that is its own.
     pub(super) owns: bool,

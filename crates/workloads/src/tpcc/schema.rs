@@ -177,7 +177,7 @@ pub struct Item {
     pub data: FixedString<50>,
 }
 
-/// What a warehouse has of an item.
+/// The stock of an item in a warehouse.
 #[derive(Clone, Debug, PartialEq, Row)]
 #[row(name = "stock", partition = warehouse)]
 #[allow(missing_docs, reason = "the columns of clause 1.3.1")]

@@ -1,4 +1,4 @@
-//! What can be chosen, and the settings of the papers.
+//! The options of the workload, and the settings of the papers.
 
 use crate::run::IndexChoice;
 

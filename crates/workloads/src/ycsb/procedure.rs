@@ -125,7 +125,7 @@ fn parts(request: u64) -> (u64, bool) {
     (request >> 1, request & 1 != 0)
 }
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
     /// Reads and writes of distinct keys.
@@ -164,7 +164,7 @@ impl From<Missing> for Error {
 }
 
 thread_local! {
-    /// Where rows are built that are written whole.
+    /// The buffer in which rows are built that are written whole.
     static ROW: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
 }
 

@@ -3,7 +3,7 @@
 //! The write set is a list that only grows, so a savepoint is a length, and undoing to it is a truncation, newest write first.
 
 use polychron_base::key::EncodedKey;
-use polychron_engine::stores::{IndexRef, NodeSet};
+use polychron_engine::stores::{IndexRef, KeySpan, NodeSet};
 
 use super::version::{Record, Version};
 
@@ -21,13 +21,6 @@ pub(super) enum Target {
 pub(super) struct Read {
     pub(super) target: Target,
     pub(super) index_ref: IndexRef,
-}
-
-/// A key's words in the transaction's arena.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeySpan {
-    offset: u32,
-    bytes: u16,
 }
 
 /// What a write does.
@@ -74,18 +67,13 @@ impl Sets {
     /// Keeps a key for the transaction's life.
     #[inline]
     pub(super) fn keep_key<K: EncodedKey>(&mut self, key: K) -> KeySpan {
-        let offset = self.keys.len() as u32;
-        // The words hold the bytes in memory order, so that they can be lent as a byte slice.
-        self.keys.extend((0..key.len().div_ceil(8)).map(|index| key.slice(index).to_be()));
-        KeySpan { offset, bytes: key.len() as u16 }
+        KeySpan::keep(&mut self.keys, key)
     }
 
     /// The key of a write, as bytes; empty where it was not kept.
     #[inline]
     pub(super) fn key(&self, write: &Write) -> &[u8] {
-        let words = &self.keys[write.key.offset as usize..][..usize::from(write.key.bytes).div_ceil(8)];
-        // SAFETY: any initialised words are valid bytes, and the key's length never exceeds its words.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), usize::from(write.key.bytes)) }
+        write.key.bytes(&self.keys)
     }
 
     #[inline]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_engine::Mode;
-use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
@@ -42,7 +41,6 @@ pub(super) struct State {
     pub(super) id: TransactionId,
     /// An open transaction of the same thread with which the latest one has conflicted.
     pub(super) met: Option<Met>,
-    back_off: RandomWait,
 }
 
 impl HekatonWorker {
@@ -59,7 +57,6 @@ impl HekatonWorker {
             known: 0,
             id: TransactionId::NONE,
             met: None,
-            back_off: RandomWait::new(slot),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -100,7 +97,7 @@ impl StoreWorker for HekatonWorker {
     fn wait(&mut self, attempts: u64) {
         match &mut self.state.met {
             Some(met) => met.again = true,
-            None => self.state.back_off.wait(attempts, &self.shared.base.common.retry),
+            None => self.state.base.back_off.wait(attempts, &self.shared.base.common.retry),
         }
     }
 

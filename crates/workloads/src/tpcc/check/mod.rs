@@ -22,7 +22,7 @@ use read::{
 /// Rows that one transaction reads, roughly.
 const CHUNK: u32 = 4_000;
 
-/// What each condition says; `docs/workloads-tpcc.md` derives the wording of 11.
+/// The wording of each condition; `docs/workloads-tpcc.md` derives the wording of 11.
 const CONDITIONS: [&str; 12] = [
     "condition 1: a warehouse's year-to-date is the sum of its districts'",
     "condition 2: a district's next order number follows its last order and its last new order",
@@ -72,9 +72,9 @@ impl Findings {
 /// Sums over the history, in hundredths.
 struct Paid {
     scale: Scale,
-    /// By the district paid to.
+    /// Indexed by the district that received the payment.
     districts: Vec<i64>,
-    /// By the customer who paid.
+    /// Indexed by the customer that paid.
     customers: Vec<i64>,
 }
 
@@ -114,7 +114,7 @@ struct DistrictSeen {
     district: u8,
     next_order: u32,
     year_to_date: i64,
-    /// By order number; the last place collects all numbers that are too high.
+    /// Indexed by order number; the last entry collects all numbers that are too high.
     orders: Vec<OrderSeen>,
     customers: Vec<CustomerSeen>,
 }

@@ -1,6 +1,6 @@
 //! The transactions. Each is a struct of its inputs, a `run`, and a `declare` of what is known beforehand.
 //!
-//! What a terminal would show is kept in the struct itself: it is overwritten by every attempt and valid after a commit.
+//! The output for a terminal is kept in the struct itself: every attempt overwrites it, and it is valid after a commit.
 
 mod delivery;
 mod later;

@@ -14,7 +14,7 @@ use crate::tpcc::schema::{
 /// The most lines of an order.
 pub const MOST_LINES: usize = 15;
 
-/// What is ordered in one line.
+/// One line of an order.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the inputs of clause 2.4.1")]
 pub struct NewOrderLine {
@@ -47,7 +47,7 @@ pub struct NewOrder {
     pub generic: u16,
 }
 
-/// What supplying a line has yielded.
+/// The result of supplying a line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Supplied {
     pub(super) amount: Money,
@@ -70,7 +70,7 @@ impl NewOrder {
         }
     }
 
-    /// What an item costs, and whether its brand is an original; `None` when there is no such item.
+    /// The price of an item, and whether its brand is an original; `None` if there is no such item.
     #[inline]
     pub(super) fn price<T: Transaction>(
         &self,
