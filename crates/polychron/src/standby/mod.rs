@@ -118,6 +118,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         let applier = Applier::new(&database.protocol, &guard, &shared, opening.catalog())?;
         guard.begin(opening.catalog());
         let (standby, showing) = opening.finish();
+        drop(told);
         Ok((database, standby, showing, applier))
     }
 }
