@@ -132,4 +132,4 @@ macro_rules! corpus {
 corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, levels);
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
-corpus!(whole_answer: transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views, procedures);
+corpus!(whole_answer: transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views, procedures, procedure_bodies);
