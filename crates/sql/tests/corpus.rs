@@ -162,4 +162,5 @@ corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, lev
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(copied: copy);
-corpus!(whole_answer: cursors, transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views, procedures);
+corpus!(whole_answer: cursors, transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
+corpus!(whole_answer: procedures, procedure_bodies);

@@ -233,6 +233,28 @@ fn what_is_missing_is_refused_by_its_name() {
     assert_eq!(code(&mut connection, "EXPLAIN CALL p(1)"), "0A000");
 }
 
+/// What a record has must not depend on the way that an execution takes.
+#[test]
+fn a_record_whose_columns_depend_on_the_execution_is_refused() {
+    let mut connection = Connection::open(&opened::<Serial>()).unwrap();
+    for body in [
+        "IF n = 1 THEN SELECT 1 AS a INTO r; ELSE SELECT 'x' AS b INTO r; END IF; RAISE NOTICE '%', r.b;",
+        "IF n = 1 THEN SELECT 1 AS a INTO r; ELSIF n = 2 THEN SELECT 'x' AS b INTO r; END IF; RAISE NOTICE '%', r.a;",
+        "SELECT 1 AS a INTO r; FOR r IN SELECT 'x' AS b LOOP EXIT WHEN n = 1; SELECT 2 AS c INTO r; END LOOP; RAISE NOTICE '%', r.b;",
+        "SELECT 1 AS a INTO r; WHILE r.a < 3 LOOP SELECT 'x' AS b INTO r; END LOOP;",
+        "LOOP SELECT 1 AS a INTO r; EXIT WHEN n = 1; SELECT 'x' AS b INTO r; END LOOP; RAISE NOTICE '%', r.a;",
+        "SELECT 1 AS a INTO r; FOR k IN 1..2 LOOP RAISE NOTICE '%', r.a; SELECT 'x' AS b INTO r; END LOOP;",
+        "SELECT 1 AS a INTO r; FOR k IN 1..2 LOOP RAISE NOTICE '%', r.a; FOR r IN SELECT 'x' AS b LOOP NULL; END LOOP; END LOOP;",
+        "SELECT 1 AS a INTO r; <<x>> BEGIN EXIT x WHEN n = 1; SELECT 'x' AS b INTO r; END; RAISE NOTICE '%', r.b;",
+    ] {
+        let text = format!(
+            "CREATE OR REPLACE PROCEDURE p(n int) LANGUAGE plpgsql AS $$ DECLARE r record; BEGIN {body} END $$"
+        );
+        let ended = run(&mut connection, &text).and_then(|_| run(&mut connection, "CALL p(1)"));
+        assert_eq!(ended.unwrap_err().state().code(), "0A000", "{body}");
+    }
+}
+
 #[test]
 fn wrong_texts_are_errors() {
     let mut connection = Connection::open(&opened::<Serial>()).unwrap();

@@ -11,8 +11,8 @@ use rustyline::{Context, Helper};
 use super::session::Session;
 
 const COMMANDS: &[&str] = &[
-    "\\?", "\\copy", "\\d", "\\di", "\\dn", "\\ds", "\\dt", "\\dv", "\\echo", "\\g", "\\gx", "\\h", "\\i", "\\p",
-    "\\pset", "\\q", "\\r", "\\set", "\\timing", "\\unset", "\\watch", "\\x",
+    "\\?", "\\copy", "\\d", "\\df", "\\di", "\\dn", "\\ds", "\\dt", "\\dv", "\\echo", "\\g", "\\gx", "\\h", "\\i",
+    "\\p", "\\pset", "\\q", "\\r", "\\set", "\\timing", "\\unset", "\\watch", "\\x",
 ];
 
 const KEYWORDS: &str = "ADD ALL ALTER ALWAYS AND ANY AS ASC BEGIN BETWEEN BIGINT BOOLEAN BY BYTEA CASCADE CASE CAST CHECK COALESCE COLUMN COMMIT \

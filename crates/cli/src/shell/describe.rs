@@ -19,6 +19,7 @@ impl Session {
         let is_known = name.starts_with('d') && kinds.chars().all(|kind| KINDS.iter().any(|known| known.0 == kind));
         let result = match (kinds, pattern) {
             ("n", pattern) => self.schemas(pattern),
+            ("f", pattern) => self.routines(pattern),
             ("", Some(pattern)) => self.relations(pattern, is_long),
             (kinds, pattern) if is_known => self.list(if kinds.is_empty() { "tvs" } else { kinds }, pattern),
             _ => return self.failed(&format!("invalid command \\{name}\nTry \\? for help.")),
@@ -37,6 +38,20 @@ impl Session {
         );
         let answer = self.ask(&query)?;
         self.show_list("List of schemas", &answer);
+        Ok(Flow::On)
+    }
+
+    fn routines(&mut self, pattern: Option<&str>) -> Result<Flow, Error> {
+        let matching = pattern.map(|pattern| like("p.proname", pattern)).unwrap_or_default();
+        let query = format!(
+            "SELECT n.nspname AS \"Schema\", p.proname AS \"Name\", pg_catalog.pg_get_function_result(p.oid) AS \"Result data type\", \
+             pg_catalog.pg_get_function_arguments(p.oid) AS \"Argument data types\", \
+             CASE p.prokind WHEN 'p' THEN 'proc' ELSE 'func' END AS \"Type\" \
+             FROM pg_catalog.pg_proc p LEFT JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+             WHERE n.nspname NOT IN ('pg_catalog', 'information_schema'){matching} ORDER BY 1, 2, 4"
+        );
+        let answer = self.ask(&query)?;
+        self.show_list("List of functions", &answer);
         Ok(Flow::On)
     }
 

@@ -12,7 +12,7 @@ Statements end with a semicolon; a command is a line.
 
   \\d                     list tables, views and sequences
   \\d NAME                describe one of them, or an index; with + views have their query
-  \\dt , \\di , \\dv , \\ds  list tables, indexes, views or sequences; \\dn schemas
+  \\dt , \\di , \\dv , \\ds  list tables, indexes, views or sequences; \\dn schemas, \\df procedures
                          a NAME behind them may have * and ?
 
   \\copy TABLE [(COLUMNS)] from 'FILE' csv [header]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use polychron::AnyProtocol;
-use polychron::sql::{Connection, Error, Outcome, Type};
+use polychron::sql::{Connection, Error, Notice, Outcome, Type};
 use polychron_base::clock::{Clock as _, SystemClock};
 
 use super::interactive::page;
@@ -122,9 +122,7 @@ impl Session {
     }
 
     fn show(&self, outcome: &Outcome, format: Format) {
-        for notice in &outcome.notices {
-            self.say(format_args!("{}:  {}", notice.severity, notice.message));
-        }
+        self.show_notices(&outcome.notices);
         let has_rows = !outcome.columns.is_empty() || !outcome.rows.is_empty();
         if has_rows {
             self.show_rows(outcome, format);
@@ -133,6 +131,14 @@ impl Session {
         let is_change = ["INSERT ", "UPDATE ", "DELETE ", "MERGE "].iter().any(|tag| outcome.tag.starts_with(tag));
         if (is_change || !has_rows) && !outcome.tag.is_empty() && !self.settings.is_quiet {
             print_output(&outcome.tag);
+        }
+    }
+
+    fn show_notices(&self, notices: &[Notice]) {
+        for notice in notices {
+            self.say(format_args!("{}:  {}", notice.severity, notice.message));
+            let more = [("DETAIL", notice.detail.as_deref()), ("HINT", notice.hint.as_deref())];
+            show_more(&more);
         }
     }
 
@@ -154,6 +160,7 @@ impl Session {
     }
 
     pub(super) fn show_error(&self, error: &Error) {
+        self.show_notices(error.notices());
         let (state, message) = (error.state(), error.message());
         match self.settings.verbosity {
             Verbosity::Code => self.say(format_args!("ERROR:  {state}")),
@@ -161,10 +168,7 @@ impl Session {
             Verbosity::Terse | Verbosity::Default => self.say(format_args!("ERROR:  {message}")),
         }
         if matches!(self.settings.verbosity, Verbosity::Default | Verbosity::Verbose) {
-            let more = [("DETAIL", error.detail()), ("HINT", error.hint())];
-            more.iter().filter_map(|(what, line)| Some((what, (*line)?))).for_each(|(what, line)| {
-                print_status(format_args!("{what}:  {line}"));
-            });
+            show_more(&[("DETAIL", error.detail()), ("HINT", error.hint()), ("CONTEXT", error.context())]);
         }
     }
 
@@ -187,4 +191,11 @@ impl Session {
 pub(super) fn column(name: &str, of: Type) -> Column<'_> {
     let is_right = ["smallint", "integer", "bigint", "oid", "real", "double precision", "numeric"].contains(&of.name());
     Column { name, is_right, is_bare: is_right || ["boolean", "json", "jsonb"].contains(&of.name()) }
+}
+
+/// Shows the lines behind a message that are there.
+fn show_more(more: &[(&str, Option<&str>)]) {
+    more.iter().filter_map(|(what, line)| Some((what, (*line)?))).for_each(|(what, line)| {
+        print_status(format_args!("{what}:  {line}"));
+    });
 }

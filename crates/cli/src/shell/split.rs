@@ -31,6 +31,42 @@ pub(super) struct Scan {
     at: usize,
     depth: usize,
     has_words: bool,
+    routine: Routine,
+}
+
+/// How far a definition with a body between BEGIN ATOMIC and END has come, whose semicolons end no statement.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Routine {
+    #[default]
+    Start,
+    /// Behind CREATE, in so many words.
+    Created(u8),
+    /// In the head of a procedure, or behind its body.
+    Head,
+    /// Behind a BEGIN there.
+    Begun,
+    /// Within BEGIN, with so many CASE and BEGIN around.
+    Body(u32),
+    Other,
+}
+
+impl Routine {
+    fn next(self, word: &str) -> Self {
+        let is = |wanted: &str| word.eq_ignore_ascii_case(wanted);
+        match self {
+            Self::Start if is("create") => Self::Created(0),
+            Self::Created(_) if is("procedure") || is("function") => Self::Head,
+            Self::Created(words) if words < 2 => Self::Created(words + 1),
+            Self::Start | Self::Created(_) | Self::Other => Self::Other,
+            Self::Begun if is("atomic") => Self::Body(0),
+            Self::Head | Self::Begun if is("begin") => Self::Begun,
+            Self::Head | Self::Begun => Self::Head,
+            Self::Body(depth) if is("case") || is("begin") => Self::Body(depth + 1),
+            Self::Body(0) if is("end") => Self::Head,
+            Self::Body(depth) if is("end") => Self::Body(depth - 1),
+            Self::Body(depth) => Self::Body(depth),
+        }
+    }
 }
 
 /// The next piece of a text and what is behind it. `Err`: there is none yet, and what is open; it goes on there with the same text and more.
@@ -54,9 +90,9 @@ pub(super) fn next_piece<'t>(text: &'t str, scan: &mut Scan) -> Result<(Piece<'t
 
 /// Where the first statement of a text ends: behind its semicolon, or before the backslash of a command; and whether it has more than comments.
 fn end_of_statement(text: &str, scan: &mut Scan) -> Result<(usize, bool), Open> {
-    let Scan { mut at, mut depth, mut has_words } = *scan;
+    let Scan { mut at, mut depth, mut has_words, mut routine } = *scan;
     while let Some(letter) = text[at..].chars().next() {
-        *scan = Scan { at, depth, has_words };
+        *scan = Scan { at, depth, has_words, routine };
         let rest = &text[at..];
         let hidden = match letter {
             '\'' => Some((quoted(rest, '\'', is_escaped(text, at)), Open::Quote('\''))),
@@ -77,11 +113,15 @@ fn end_of_statement(text: &str, scan: &mut Scan) -> Result<(usize, bool), Open> 
         match letter {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
-            ';' if depth == 0 => return Ok((at + 1, has_words)),
+            ';' if depth == 0 && !matches!(routine, Routine::Body(_)) => return Ok((at + 1, has_words)),
             '\\' => return Ok((at, has_words)),
             _ => {}
         }
         has_words |= !letter.is_whitespace();
+        if letter.is_alphabetic() && !is_in_word(text, at) {
+            let end = rest.find(|it: char| !(it.is_alphanumeric() || it == '_' || it == '$')).unwrap_or(rest.len());
+            routine = routine.next(&rest[..end]);
+        }
         at += letter.len_utf8();
     }
     Err(match (has_words, depth) {
@@ -176,11 +216,16 @@ mod tests {
             "SELECT $1;",
             ";",
             "SELECT 'x\\';",
+            "CREATE OR REPLACE PROCEDURE p(a int) BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END; END;",
+            "create procedure begin() language sql begin atomic end;",
+            "CREATE PROCEDURE p() LANGUAGE plpgsql AS $$ BEGIN NULL; END $$;",
         ];
         for text in whole {
             assert_eq!(pieces(text), (vec![text.to_owned()], Open::Nothing), "{text}");
         }
         assert_eq!(pieces("SELECT 1; SELECT 2;\n\\d t\nSELECT").0, ["SELECT 1;", "SELECT 2;", "\\d t"]);
+        let plain = "CREATE TABLE t (v int);\nBEGIN;\nSELECT atomic; END;";
+        assert_eq!(pieces(plain).0.len(), 4);
         assert_eq!(pieces("SELECT 1 \\gx\nSELECT '\\';").0, ["SELECT 1 ", "\\gx", "SELECT '\\';"]);
         assert_eq!(pieces("-- x\n\\d t\n/* y */ \\q").0, ["\\d t", "\\q"]);
     }

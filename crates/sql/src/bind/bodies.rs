@@ -8,11 +8,12 @@ use polychron_base::TableId;
 use sqlparser::ast;
 
 use super::Binder;
+use super::records::Records;
 use super::variables::{Field, Variable, Variables, What};
 use crate::casts::{self, Place};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
-use crate::plan::{OutputColumn, Plan};
+use crate::plan::Plan;
 use crate::procedures::statements::{Block, Into as Targets, Kind, Raise, Statement, Target};
 use crate::procedures::tree::{Act, Destination, Put, Query, Raising, Routine, Slot, Step, Value};
 use crate::procedures::{Language, Procedure, parse};
@@ -27,17 +28,19 @@ pub(super) struct Compiler<'p, 'b, 'c> {
     pub(super) entries: Vec<Variable>,
     slots: Vec<Slot>,
     /// The blocks and loops around, the innermost one last.
-    around: Vec<Around>,
+    pub(super) around: Vec<Around>,
     is_sql: bool,
     /// What its first statement that changes rows is called.
     changes: Option<&'static str>,
 }
 
 /// A block or a loop that can be left.
-struct Around {
+pub(super) struct Around {
     label: Option<String>,
     id: usize,
     is_loop: bool,
+    /// What the records have where it is left, or its next round begins.
+    pub(super) exits: Vec<Records>,
 }
 
 pub(super) fn syntax(message: impl Into<String>) -> SqlError {
@@ -198,6 +201,10 @@ impl Compiler<'_, '_, '_> {
         let mut steps = Vec::new();
         for (line, statement) in (1..).zip(&statements) {
             let act = match statement {
+                ast::Statement::Call(_) if procedure.language == Language::Atomic => {
+                    let message = "CALL is not yet supported in unquoted SQL function body";
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                }
                 ast::Statement::Call(call) => self.call(call)?,
                 other => Act::Run { query: self.query(other)?.into(), into: Destination::Nowhere },
             };
@@ -241,17 +248,18 @@ impl Compiler<'_, '_, '_> {
         }
         let id = self.enter(block.label.clone(), false);
         let statements = self.statements(&block.body);
-        self.around.pop();
+        let exits = self.around.pop().map(|it| it.exits).unwrap_or_default();
         body.extend(statements?);
+        self.join_records(&exits);
         self.entries.truncate(entries);
         Ok(Act::Block { id, body })
     }
 
     /// Notes a block or a loop that is around what follows.
-    fn enter(&mut self, label: Option<String>, is_loop: bool) -> usize {
+    pub(super) fn enter(&mut self, label: Option<String>, is_loop: bool) -> usize {
         // Numbers of those that are around each other differ.
         let id = self.around.len();
-        self.around.push(Around { label, id, is_loop });
+        self.around.push(Around { label, id, is_loop, exits: Vec::new() });
         id
     }
 
@@ -265,7 +273,7 @@ impl Compiler<'_, '_, '_> {
 
     /// The variable that a statement changes.
     #[inline(never)]
-    fn target(&mut self, target: &[String]) -> Result<Field, SqlError> {
+    pub(super) fn target(&mut self, target: &[String]) -> Result<Field, SqlError> {
         let found = match target {
             [name] => self.find(None, name)?,
             [first, name] => self.find(Some(first), name)?,
@@ -281,48 +289,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// The record of this name, by its position among the names.
-    fn record(&self, targets: &[Target]) -> Option<usize> {
-        let [target] = targets else { return None };
-        let [name] = &target[..] else { return None };
-        let at = self.entries.iter().rposition(|it| it.name == *name)?;
-        matches!(self.entries[at].what, What::Record { .. }).then_some(at)
-    }
-
-    /// Where the columns of a row go.
-    #[inline(never)]
-    fn puts(&mut self, targets: &[Target], columns: &[OutputColumn]) -> Result<Vec<Put>, SqlError> {
-        let fields = match self.record(targets) {
-            Some(at) => self.fields(at, columns)?,
-            None => targets.iter().map(|target| self.target(target)).collect::<Result<Vec<_>, _>>()?,
-        };
-        let put = |(at, field): (usize, Field)| {
-            let value = columns.get(at).map(|column| Typed::new(Expr::Column(at), column.of));
-            let expr = value.map_or(Ok(Expr::NULL), |value| self.binder.put(value, field.of))?;
-            Ok(Put { slot: field.slot, expr })
-        };
-        fields.into_iter().enumerate().map(put).collect()
-    }
-
-    /// The fields of a record that gets rows of these columns.
-    #[inline(never)]
-    fn fields(&mut self, at: usize, columns: &[OutputColumn]) -> Result<Vec<Field>, SqlError> {
-        let What::Record { fields, is_fixed } = &self.entries[at].what else { return Ok(Vec::new()) };
-        if let Some(fields) = fields {
-            let is_same = |(field, column): (&Field, &OutputColumn)| field.name == column.name && field.of == column.of;
-            if *is_fixed || fields.len() == columns.len() && fields.iter().zip(columns).all(is_same) {
-                return Ok(fields.clone());
-            }
-            let name = &self.entries[at].name;
-            return Err(SqlError::unsupported(format!("rows of other columns in the record \"{name}\"")));
-        }
-        let new = |column: &OutputColumn| Field { name: column.name.clone(), slot: self.new_slot(None), of: column.of };
-        let new: Vec<_> = columns.iter().map(new).collect();
-        self.entries[at].what = What::Record { fields: Some(new.clone()), is_fixed: false };
-        Ok(new)
-    }
-
-    fn statements(&mut self, statements: &[Statement]) -> Result<Vec<Step>, SqlError> {
+    pub(super) fn statements(&mut self, statements: &[Statement]) -> Result<Vec<Step>, SqlError> {
         let step = |it: &Statement| Ok(Step { line: it.line, act: self.act(&it.kind)? });
         statements.iter().map(step).collect()
     }
@@ -340,15 +307,24 @@ impl Compiler<'_, '_, '_> {
                 Act::Set { slot: field.slot, value: self.value(value, field.of), is_initial: false }
             }
             Kind::If { branches, otherwise } => {
+                let before = self.records();
+                let mut after = Vec::new();
                 let branch = |(condition, body): &(ast::Expr, Vec<Statement>)| {
-                    Ok((self.value(condition, Type::Bool.into()), self.statements(body)?))
+                    self.set_records(&before);
+                    let branch = (self.value(condition, Type::Bool.into()), self.statements(body)?);
+                    after.push(self.records());
+                    Ok(branch)
                 };
                 let branches = branches.iter().map(branch).collect::<Result<_, SqlError>>()?;
-                Act::If { branches, otherwise: self.statements(otherwise)? }
+                self.set_records(&before);
+                let otherwise = self.statements(otherwise)?;
+                self.join_records(&after);
+                Act::If { branches, otherwise }
             }
             Kind::Loop { label, condition, body } => {
+                let (id, body) = self.loop_body(label.as_ref(), body, None)?;
+                // It is bound to what the records have at the beginning of each round.
                 let condition = condition.as_ref().map(|it| self.value(it, Type::Bool.into()));
-                let (id, body) = self.loop_body(label.as_ref(), body)?;
                 Act::Loop { id, condition, body }
             }
             Kind::Range { .. } => self.range(kind)?,
@@ -369,14 +345,6 @@ impl Compiler<'_, '_, '_> {
     }
 
     #[inline(never)]
-    fn loop_body(&mut self, label: Option<&String>, body: &[Statement]) -> Result<(usize, Vec<Step>), SqlError> {
-        let id = self.enter(label.cloned(), true);
-        let body = self.statements(body);
-        self.around.pop();
-        Ok((id, body?))
-    }
-
-    #[inline(never)]
     fn range(&mut self, kind: &Kind) -> Result<Act, SqlError> {
         let Kind::Range { label, variable, is_reverse, bounds, body } = kind else { return Ok(Act::Nothing) };
         let of = ColumnType::from(Type::Int4);
@@ -384,7 +352,7 @@ impl Compiler<'_, '_, '_> {
         let (entries, slot) = (self.entries.len(), self.new_slot(None));
         let name: Option<Arc<str>> = label.as_deref().map(Arc::from);
         self.declare(name.as_ref(), variable, Field { name: variable.clone(), slot, of }, false);
-        let body = self.loop_body(label.as_ref(), body);
+        let body = self.loop_body(label.as_ref(), body, None);
         self.entries.truncate(entries);
         let (id, body) = body?;
         Ok(Act::Range { id, slot, is_reverse: *is_reverse, bounds, body })
@@ -418,34 +386,23 @@ impl Compiler<'_, '_, '_> {
             Ok(query) => query,
             Err(error) => return Ok(Act::Fail(error)),
         };
-        // A record has the fields of the loop's rows inside of it.
-        let before = record.and_then(|at| match &mut self.entries[at].what {
-            What::Record { fields, is_fixed: false } => Some((at, fields.take())),
-            _ => None,
-        });
-        let puts = self.puts(targets, query.plan.columns());
-        let body = match &puts {
-            Ok(_) => self.loop_body(label, body).map(Some),
-            Err(_) => Ok(None),
+        let puts = match self.puts(targets, query.plan.columns()) {
+            Ok(puts) => puts,
+            Err(error) => return Ok(Act::Fail(error)),
         };
-        if let Some((at, fields)) = before {
-            self.entries[at].what = What::Record { fields, is_fixed: false };
-        }
-        match (puts, body?) {
-            (Ok(puts), Some((id, body))) => Ok(Act::Rows { id, query: query.into(), puts, body }),
-            (Ok(_), None) => Ok(Act::Nothing),
-            (Err(error), _) => Ok(Act::Fail(error)),
-        }
+        let row = record.map(|at| (at, self.state(at)));
+        let (id, body) = self.loop_body(label, body, row)?;
+        Ok(Act::Rows { id, query: query.into(), puts, body })
     }
 
     #[inline(never)]
     fn leave(&mut self, label: Option<&str>, is_continue: bool, when: Option<&ast::Expr>) -> Result<Act, SqlError> {
         let word = if is_continue { "CONTINUE" } else { "EXIT" };
         let found = match label {
-            None => self.around.iter().rev().find(|it| it.is_loop),
-            Some(label) => self.around.iter().rev().find(|it| it.label.as_deref() == Some(label)),
+            None => self.around.iter().rposition(|it| it.is_loop),
+            Some(label) => self.around.iter().rposition(|it| it.label.as_deref() == Some(label)),
         };
-        let Some(&Around { id, is_loop, .. }) = found else {
+        let Some(found) = found else {
             return Err(match label {
                 Some(label) => syntax(format!(
                     "there is no label \"{label}\" attached to any block or loop enclosing this statement"
@@ -454,11 +411,14 @@ impl Compiler<'_, '_, '_> {
                 None => syntax(format!("{word} cannot be used outside a loop, unless it has a label")),
             });
         };
-        if is_continue && !is_loop {
+        if is_continue && !self.around[found].is_loop {
             let label = label.unwrap_or_default();
             return Err(syntax(format!("block label \"{label}\" cannot be used in CONTINUE")));
         }
-        Ok(Act::Leave { id, is_continue, when: when.map(|when| self.value(when, Type::Bool.into())) })
+        let (when, records) = (when.map(|when| self.value(when, Type::Bool.into())), self.records());
+        let around = &mut self.around[found];
+        around.exits.push(records);
+        Ok(Act::Leave { id: around.id, is_continue, when })
     }
 
     #[inline(never)]

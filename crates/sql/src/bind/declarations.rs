@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::bodies::{Compiler, syntax};
 use super::column_type;
-use super::variables::{Field, Variable, What};
+use super::variables::{Field, Fields, Variable, What};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::procedures::statements::{Declaration, DeclaredType};
@@ -56,7 +56,9 @@ impl Compiler<'_, '_, '_> {
             let act = Act::Set { slot: field.slot, value, is_initial: true };
             steps.push(Step { line: declaration.line, act });
         }
-        let what = What::Record { is_fixed: fields.is_some(), fields };
+        let is_fixed = fields.is_some();
+        let fields = fields.map_or(Fields::None, Fields::Known);
+        let what = What::Record { fields, is_fixed, known: Vec::new() };
         let is_constant = declaration.is_constant;
         self.entries.push(Variable { label: label.cloned(), name: name.clone(), what, is_constant });
         Ok(())

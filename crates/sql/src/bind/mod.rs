@@ -18,6 +18,7 @@ mod operators;
 mod patterns;
 mod procedures;
 mod query;
+mod records;
 mod renames;
 mod scope;
 mod sequences;

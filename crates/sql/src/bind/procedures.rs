@@ -98,6 +98,9 @@ impl Binder<'_> {
                 _ => error,
             })?;
             let has_default = argument.default_expr.is_some();
+            if mode == Mode::Out && parameters.iter().any(|own| own.default.is_some()) {
+                return Err(invalid("procedure OUT parameters cannot appear after one with a default value"));
+            }
             if has_default && mode == Mode::Out {
                 return Err(invalid("only input parameters can have default values"));
             }
@@ -222,10 +225,8 @@ impl Binder<'_> {
                     if !is_castable {
                         return Err(self.no_procedure(&procedure.name, call));
                     }
-                    if !parameter.is_input() {
-                        continue;
-                    }
-                    inputs.push(self.cast(value, parameter.of.into(), Place::Implicit)?.expr);
+                    let value = self.cast(value, parameter.of.into(), Place::Implicit)?.expr;
+                    inputs.extend(parameter.is_input().then_some(value));
                 }
                 (None, Some(default)) => {
                     let expr = crate::parse::expression(default)?;

@@ -31,11 +31,23 @@ pub(super) struct Variable {
 #[derive(Debug)]
 pub(super) enum What {
     Value(Field),
-    /// Of rows that have these fields, once that is known.
     Record {
-        fields: Option<Vec<Field>>,
+        fields: Fields,
+        /// They are those of a table.
         is_fixed: bool,
+        /// Those that it has had: rows of the same columns go to the same variables.
+        known: Vec<Vec<Field>>,
     },
+}
+
+/// The fields of a record, as far as a body is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fields {
+    /// No row was put there.
+    None,
+    Known(Vec<Field>),
+    /// They depend on the way that an execution takes.
+    Lost,
 }
 
 /// A variable of one value.
@@ -65,7 +77,15 @@ impl Variables {
                     return Ok(Some((variable, field)));
                 }
                 (What::Record { fields, .. }, Some(record)) if variable.name == record => {
-                    let fields = fields.as_ref().ok_or_else(|| unassigned(record))?;
+                    let fields = match fields {
+                        Fields::Known(fields) => fields,
+                        Fields::None => return Err(unassigned(record)),
+                        Fields::Lost => {
+                            let what =
+                                format!("the record \"{record}\" behind loops or branches with rows of other columns");
+                            return Err(SqlError::unsupported(what));
+                        }
+                    };
                     if let Some(field) = fields.iter().find(|field| field.name == name) {
                         return Ok(Some((variable, field)));
                     }

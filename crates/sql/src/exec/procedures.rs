@@ -334,6 +334,7 @@ impl<'t> Machine<'t> {
             Destination::Outputs(puts) => (puts, false, true),
             Destination::Nowhere => {
                 let count = self.execute(frame, query, &mut |_| Ok(Flow::More))?;
+                let count = if matches!(query.plan, Plan::Truncate(_)) { 0 } else { count };
                 frame.row_count = count;
                 Self::set_found(frame, count > 0);
                 return Ok(());
