@@ -81,7 +81,7 @@ fn binary_data_that_are_cut_or_changed_are_refused() {
     }
     // No byte makes it panic, and a failed copy leaves nothing.
     for at in 0..whole.len() {
-        for byte in [0, 1, 0x7f, 0x80, 0xff] {
+        for byte in [0, 0x7f, 0xff] {
             let mut data = whole.clone();
             data[at] = byte;
             match copy(&mut connection, statement, &data, data.len()) {
@@ -172,6 +172,21 @@ fn given_up<P: Protocol<Worker: Interactive>>() {
     assert_eq!(error.state(), SqlState::IN_FAILED_TRANSACTION);
     run(&mut connection, &["ROLLBACK TO s", "COMMIT"]);
     assert_eq!(text(&mut connection, "SELECT a FROM t"), "7\n");
+    // The same where it is leaked.
+    let others: String = (100..3000).map(|number| format!("{number}\n")).collect();
+    for begin in [&[][..], &["BEGIN", "DELETE FROM t"]] {
+        run(&mut connection, begin);
+        let mut copy = connection.copy_in("COPY t FROM STDIN").unwrap();
+        copy.write(others.as_bytes()).unwrap();
+        std::mem::forget(copy);
+        assert_eq!(connection.execute("ROLLBACK", &[]).unwrap().tag, "ROLLBACK");
+        assert_eq!(text(&mut connection, "SELECT a FROM t"), "7\n");
+    }
+    run(&mut connection, &["BEGIN"]);
+    let mut copy = connection.copy_in("COPY t FROM STDIN").unwrap();
+    copy.write(others.as_bytes()).unwrap();
+    std::mem::forget(copy);
+    assert_eq!(connection.execute("COMMIT", &[]).unwrap().tag, "ROLLBACK", "it is a statement that has failed");
     // One that has failed takes no more, and answers what it has failed with through `io::Write`.
     let mut copy = connection.copy_in("COPY t FROM STDIN").unwrap();
     let error = copy.write_all(b"1\nx\n").unwrap_err();
