@@ -294,3 +294,38 @@ fn a_small_copy_is_replayed() {
     run(&mut one, &["CREATE TABLE w (a int)", "COMMIT"]);
     assert_eq!(text(&mut one, "SELECT max(a) FROM u"), "5\n");
 }
+
+#[test]
+fn large_copies_are_bounded() {
+    let database = database::<Maflingo>();
+    let (mut one, mut other) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    run(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, b text)", "CREATE TABLE n (a int PRIMARY KEY)"]);
+    run(&mut one, &["INSERT INTO n VALUES (1)"]);
+    let long = "x".repeat(100_000);
+    let data: String = (0..200).map(|number| format!("{number}\t{long}\n")).collect();
+    assert_eq!(copy(&mut one, "COPY t FROM STDIN", data.as_bytes(), data.len()).unwrap(), 200);
+    assert_eq!(copied(&mut one, "COPY t TO STDOUT").len(), data.len());
+    // What has so much is not run again.
+    run(&mut one, &["DELETE FROM t", "BEGIN", "SELECT * FROM n"]);
+    assert_eq!(copy(&mut one, "COPY t FROM STDIN", data.as_bytes(), 1 << 20).unwrap(), 200);
+    run(&mut other, &["UPDATE n SET a = 2"]);
+    let error = one.execute("COMMIT", &[]).unwrap_err();
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+    run(&mut one, &["BEGIN"]);
+    assert_eq!(copy(&mut one, "COPY t FROM STDIN", data.as_bytes(), 1 << 20).unwrap(), 200);
+    let error = one.execute("CREATE TABLE u (a int)", &[]).unwrap_err();
+    assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{error}");
+    run(&mut one, &["ROLLBACK"]);
+    // A line without an end is refused before it takes all memory, and so is a field of the binary format.
+    let mut endless = one.copy_in("COPY t FROM STDIN csv").unwrap();
+    let error = (0..1000).find_map(|_| endless.write(long.as_bytes()).err()).expect("it has no end");
+    assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    drop(endless);
+    let header = copied(&mut one, "COPY n TO STDOUT (FORMAT binary)")[..19].to_vec();
+    let mut endless = one.copy_in("COPY n FROM STDIN (FORMAT binary)").unwrap();
+    endless.write(&header).unwrap();
+    let error = endless.write(&[0, 1, 0x7f, 0xff, 0xff, 0xff]).unwrap_err();
+    assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    drop(endless);
+    assert_eq!(text(&mut one, "SELECT count(*) FROM t"), "0\n");
+}
