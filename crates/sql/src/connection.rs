@@ -43,7 +43,7 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     /// How long it waits for tables that others have closed, or use.
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) interrupts: Interrupts,
-    /// A COPY FROM is under way, or was leaked.
+    /// A COPY is under way, or was leaked.
     pub(crate) is_copying: bool,
     /// Time-outs of locks and statements as they were before SET LOCAL.
     pub(crate) before_local: Option<(Option<Duration>, Option<Duration>)>,

@@ -230,6 +230,37 @@ fn a_writer_that_fails_ends_the_copy() {
     assert_eq!(text(&mut connection, "SELECT 1"), "1\n");
 }
 
+/// Panics when it gets something.
+struct Panics;
+
+impl io::Write for Panics {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        panic!("a writer of a test")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_that_panics_ends_the_copy() {
+    let database = database::<Cicada>();
+    let mut connection = Connection::open(&database).unwrap();
+    run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY)"]);
+    let statement = "COPY (INSERT INTO t SELECT generate_series(1, 50000) RETURNING a) TO STDOUT";
+    let copy = std::panic::AssertUnwindSafe(|| connection.copy_out(statement, &mut Panics));
+    std::panic::catch_unwind(copy).unwrap_err();
+    assert_eq!(text(&mut connection, "SELECT count(*) FROM t"), "0\n");
+    run(&mut connection, &["BEGIN", "INSERT INTO t VALUES (1)"]);
+    let copy = std::panic::AssertUnwindSafe(|| {
+        connection.copy_out("COPY (SELECT generate_series(1, 50000)) TO STDOUT", &mut Panics)
+    });
+    std::panic::catch_unwind(copy).unwrap_err();
+    assert_eq!(connection.execute("COMMIT", &[]).unwrap().tag, "ROLLBACK");
+    assert_eq!(text(&mut connection, "SELECT count(*) FROM t"), "0\n");
+}
+
 #[test]
 fn statements_of_another_kind_are_refused() {
     let database = database::<Cicada>();

@@ -59,10 +59,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         Ok(CopyIn { connection: self, plan, decoder, count: 0, has_ended: false, running })
     }
 
-    /// A COPY FROM that was leaked has failed: nothing of it remains.
+    /// A COPY that was leaked, or has panicked, has failed: nothing of it remains.
     pub(crate) fn end_leaked_copy(&mut self) {
         if std::mem::take(&mut self.is_copying) {
-            self.end_copy(SqlError::new(SqlState::QUERY_CANCELED, "COPY from stdin failed: it was given up"));
+            self.end_copy(SqlError::new(SqlState::QUERY_CANCELED, "COPY failed: it was given up"));
         }
     }
 
