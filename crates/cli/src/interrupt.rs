@@ -10,9 +10,14 @@ const INTERRUPTED: i32 = 130;
 
 /// Listens for Ctrl-C from now on.
 pub fn listen() {
+    listen_with(|| true);
+}
+
+/// As [`listen`]; the first Ctrl-C also does this, and ends the program where that answers that nothing runs.
+pub fn listen_with(stop: impl Fn() -> bool + Send + 'static) {
     // Without a handler Ctrl-C ends the program as ever, which is no reason to refuse the run.
-    let _ = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
+    let _ = ctrlc::set_handler(move || {
+        if STOP.swap(true, Ordering::Relaxed) || !stop() {
             std::process::exit(INTERRUPTED);
         }
     });

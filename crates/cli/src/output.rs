@@ -84,19 +84,32 @@ impl Pending {
 
     /// Writes it.
     pub fn write(mut self, text: &[u8]) -> Result<(), String> {
+        self.write_with(|file| file.write_all(text)).map_err(|error| self.refusal(&error))?;
+        self.keep()
+    }
+
+    /// Has its contents written in pieces. They are the file's once they are kept.
+    pub fn write_with<O>(&mut self, write: impl FnOnce(&mut File) -> O) -> O {
         if self.beside.is_none() {
             // No ordinary file has a length; an ordinary one loses what it had.
             let _ = self.file.set_len(0);
         }
-        let written = self.file.write_all(text).and_then(|()| match &self.beside {
+        write(&mut self.file)
+    }
+
+    /// Puts what was written in the file's place.
+    pub fn keep(mut self) -> Result<(), String> {
+        if let Some(beside) = &self.beside {
             // Through links, to the file itself.
-            Some(beside) => fs::rename(beside, fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())),
-            None => Ok(()),
-        });
-        if written.is_ok() {
-            self.beside = None;
+            let to = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+            fs::rename(beside, to).map_err(|error| self.refusal(&error))?;
         }
-        written.map_err(|error| format!("{} could not be written: {error}", self.path.display()))
+        self.beside = None;
+        Ok(())
+    }
+
+    fn refusal(&self, error: &std::io::Error) -> String {
+        format!("{} could not be written: {error}", self.path.display())
     }
 }
 

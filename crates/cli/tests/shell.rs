@@ -2,7 +2,7 @@
 #![cfg(feature = "shell")]
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -132,7 +132,7 @@ fn copies_of_rows_are_one_transaction() {
     let from_wrong = format!("\\copy t from '{}' csv", wrong.replace('\'', "''"));
     let output = shell(&[base, "-c", &from_wrong], "");
     let errors = text(&output.stderr);
-    assert!(errors.contains("duplicate key") && errors.ends_with(&format!("CONTEXT:  {wrong}, line 3\n")), "{errors}");
+    assert!(errors.contains("duplicate key") && errors.ends_with("CONTEXT:  COPY t, line 3\n"), "{errors}");
     assert_eq!(output.status.code(), Some(1));
     let rows = "id,name,amount\n1,\"\",\n10,,2.50\n";
     says(&[base, "--format", "csv", "-c", "SELECT * FROM t ORDER BY id"], "", (0, rows, ""));
@@ -140,9 +140,55 @@ fn copies_of_rows_are_one_transaction() {
     says(&[base, "-c", &format!("\\copy t from {good} with (format csv, header)")], "", (0, "COPY 2\n", ""));
     says(&[base, "-c", "\\copy t (name, id) from stdin csv"], "a,3\n", (0, "COPY 1\n", ""));
     says(&[base, "-c", "\\copy (SELECT id FROM t ORDER BY id) to stdout csv"], "", (0, "1\n3\n10\n", ""));
-    let script = "\\copy t from stdin csv\n";
-    says(&[base], script, (0, "", "\\copy: the standard input is the script\n"));
+    // The lines of a script that follow are the data, also where the copy fails.
+    let script = "\\copy t from stdin csv\n20,x,1\n21,y,\n\\.\nSELECT count(*) AS n FROM t;\n";
+    says(&[base, "--format", "csv"], script, (0, "COPY 2\nn\n5\n", ""));
+    let script = "COPY t (id) FROM STDIN;\n30\nx\n31\n\\.\n-- as dumps\n/* have it */\nCOPY t (id) FROM stdin;\n30\n\\.\nCOPY (SELECT id FROM t WHERE id > 20 ORDER BY id) TO STDOUT;\n";
+    let error = "ERROR:  invalid input syntax for type integer: \"x\"\nCONTEXT:  COPY t, line 2, column id: \"x\"\n";
+    says(&[base], script, (0, "COPY 1\n21\n30\n", error));
+    says(&[base, "-c", "COPY t (id) FROM STDIN"], "40\n41\n", (0, "COPY 2\n", ""));
+    says(
+        &[base, "-c", "\\copy t to '/dev/full'"],
+        "",
+        (1, "", "ERROR:  could not write the data of COPY: No space left on device (os error 28)\n"),
+    );
+    // What fails leaves the file as it was.
+    says(
+        &[base, "-c", &format!("\\copy (SELECT 1 / (id - 41) FROM t ORDER BY id) to '{good}'")],
+        "",
+        (1, "", "ERROR:  division by zero\n"),
+    );
+    assert_eq!(fs::read_to_string(good).unwrap(), "id,name,amount\n1,\"\",\n10,,2.50\n");
+    assert_eq!(
+        fs::read_dir(Path::new(good).parent().unwrap())
+            .unwrap()
+            .filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().contains(".part"))
+            .count(),
+        0
+    );
     assert!(text(&shell(&[base, "-c", "\\copy t"], "").stderr).starts_with("\\copy: it is \\copy TABLE"));
+}
+
+#[test]
+fn ctrl_c_ends_the_statement_and_the_script() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polychron"));
+    command.args(["shell", "-c", "\\echo begun", "-c", "SELECT count(*) FROM generate_series(1, 1000000000000)"]);
+    command.args(["-c", "\\echo not reached"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary was built for this test");
+    let mut out = BufReader::new(child.stdout.take().expect("it was asked for"));
+    let mut first = String::new();
+    out.read_line(&mut first).unwrap();
+    assert_eq!(first, "begun\n");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    match output.status.code() {
+        Some(3) => assert_eq!(text(&output.stderr), "ERROR:  canceling statement due to user request\n"),
+        // The signal came before the statement had begun.
+        code => assert_eq!(code, Some(130), "{output:?}"),
+    }
 }
 
 #[test]

@@ -42,14 +42,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fmt;
+use std::{fmt, io};
 
 use polychron_engine::{Interactive, Protocol};
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
-    Bound, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, Notice, Outcome, OwnedDatum, Parameters, Row,
-    RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error, SqlState, ToSql, Type,
+    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, Notice, Outcome, OwnedDatum,
+    Parameters, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error, SqlState, ToSql, Type,
 };
 
 use crate::Database;
@@ -163,9 +163,107 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.0.prepare(statement).map(Prepared)
     }
 
+    /// Begins a `COPY … FROM STDIN`, whose data the answer takes, in pieces of any size: in the formats text, csv and binary of PostgreSQL.
+    ///
+    /// ```
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// connection.execute("CREATE TABLE note (id int PRIMARY KEY, words text)", ())?;
+    /// let mut copy = connection.copy_in("COPY note FROM STDIN (FORMAT csv, HEADER MATCH)")?;
+    /// copy.write(b"id,words\n1,\"one, ")?;
+    /// copy.write(b"and a half\"\n2,two\n")?;
+    /// assert_eq!(copy.finish()?, 2);
+    /// // A copy that is not finished leaves nothing.
+    /// connection.copy_in("COPY note FROM STDIN")?.write(b"3\tthree\n")?;
+    /// assert_eq!(connection.query("SELECT count(*) FROM note", ())?.only::<(i64,)>()?, (2,));
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The text is another statement, or this one is wrong.
+    pub fn copy_in(&mut self, statement: &str) -> Result<CopyIn<'_, P>, Error> {
+        self.0.copy_in(statement).map(CopyIn)
+    }
+
+    /// Runs a `COPY … TO STDOUT`, and writes its data to `out` while the query runs. The answer is the number of rows. Where it is an error, what was written is to be thrown
+    /// away.
+    ///
+    /// ```
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// let mut data = Vec::new();
+    /// let count = connection.copy_out("COPY (SELECT g, g * g FROM generate_series(1, 3) g) TO STDOUT csv", &mut data)?;
+    /// assert_eq!((count, &data[..]), (3, &b"1,1\n2,4\n3,9\n"[..]));
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The text is another statement, the query fails, or `out` does ([`SqlState::IO_ERROR`]). A query that conflicts behind the first 64 KiB fails with
+    /// [`SqlState::SERIALIZATION_FAILURE`]; before, it is run again.
+    pub fn copy_out(&mut self, statement: &str, out: &mut dyn io::Write) -> Result<u64, Error> {
+        self.0.copy_out(statement, out)
+    }
+
+    /// A handle that ends the statement which the connection runs, from any thread, with [`SqlState::QUERY_CANCELED`]. `SET statement_timeout` does the same after a time.
+    ///
+    /// ```
+    /// # use polychron::sql::SqlState;
+    /// # let mut connection = polychron::Database::in_memory()?.sql()?;
+    /// let handle = connection.cancel_handle();
+    /// let endless = std::thread::spawn(move || connection.query("SELECT count(*) FROM generate_series(1, 1000000000000)", ()));
+    /// while !endless.is_finished() {
+    ///     handle.cancel(); // without effect as long as nothing runs
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(endless.join().unwrap().unwrap_err().state(), SqlState::QUERY_CANCELED);
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    pub fn cancel_handle(&mut self) -> CancelHandle {
+        self.0.cancel_handle()
+    }
+
     /// Whether the client holds a transaction, or has one that failed and was not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.0.is_in_transaction()
+    }
+}
+
+/// A `COPY … FROM STDIN` that takes its data. All of its rows are there when [`CopyIn::finish`] has answered, and none if it fails or is dropped before.
+/// Between `BEGIN` and `COMMIT` it is one of the transaction's statements, and one that fails when it is dropped.
+#[derive(Debug)]
+#[must_use = "nothing is copied before it is finished"]
+pub struct CopyIn<'c, P: Protocol<Worker: Interactive> = DefaultProtocol>(polychron_sql::CopyIn<'c, P>);
+
+impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
+    /// Takes more bytes of the data, which may end anywhere.
+    ///
+    /// # Errors
+    /// What the data, or their insertion, fails with; [`Error::context`] says where. The copy has ended then, and nothing of it remains.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.0.write(bytes)
+    }
+
+    /// The data are complete. The answer is the number of rows, which are committed, unless the client holds a transaction.
+    ///
+    /// # Errors
+    /// As [`CopyIn::write`]; and what the commit fails with: a copy of more than 16 MiB is not run again when it conflicts
+    /// ([`SqlState::SERIALIZATION_FAILURE`]).
+    pub fn finish(self) -> Result<u64, Error> {
+        self.0.finish()
+    }
+
+    /// Gives the copy up, with a reason for what failed; a copy that is dropped is given up, too.
+    pub fn abandon(self, reason: &str) {
+        self.0.abandon(reason);
+    }
+}
+
+/// Errors are those of [`CopyIn::write`], inside of one of [`io::ErrorKind::Other`].
+impl<P: Protocol<Worker: Interactive>> io::Write for CopyIn<'_, P> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

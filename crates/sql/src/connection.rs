@@ -43,6 +43,8 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     /// How long it waits for tables that others have closed, or use.
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) interrupts: Interrupts,
+    /// A COPY is under way, or was leaked.
+    pub(crate) is_copying: bool,
     /// Time-outs of locks and statements as they were before SET LOCAL.
     pub(crate) before_local: Option<(Option<Duration>, Option<Duration>)>,
 }
@@ -84,8 +86,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
         let (session, cache) = (Session::new(worker, answers, needs), Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
-        let (database, before_local) = (database.clone(), None);
-        Self { database, session, zone, cache, slot, lock_timeout, interrupts, before_local }
+        let (database, is_copying, before_local) = (database.clone(), false, None);
+        Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, before_local }
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.

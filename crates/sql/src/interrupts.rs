@@ -98,7 +98,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     /// A statement begins: what can end it, if something can.
-    pub(crate) fn begin_statement(&self) -> Option<Running> {
+    pub(crate) fn begin_statement(&mut self) -> Option<Running> {
+        self.end_leaked_copy();
         self.interrupts.begin()
     }
 

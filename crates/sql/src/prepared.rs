@@ -104,6 +104,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// It is wrong, or the text has several statements.
     pub fn prepare(&mut self, text: &str) -> Result<Prepared, SqlError> {
         self.session.check_thread()?;
+        self.end_leaked_copy();
         let bound = self.bound_text(text);
         let bound = bound.map_err(|error| self.fail(error));
         self.finish_definitions();

@@ -360,8 +360,12 @@ impl<W: Interactive + 'static> Session<W> {
         }
         let ended = ended.and_then(|transaction| transaction.take().ok());
         let is_consistent = ended.is_none_or(Open::rollback);
-        // A statement that is called off does not tell what it has read.
-        if is_consistent || limits::check().is_err() { error_of(failure) } else { SqlError::of_engine(self.conflict()) }
+        match (is_consistent, limits::check()) {
+            (true, _) => error_of(failure),
+            // What it has read does not tell why a statement fails that is called off.
+            (false, Err(error)) => SqlError::of_engine(error),
+            (false, Ok(())) => SqlError::of_engine(self.conflict()),
+        }
     }
 
     /// The latest transaction has ended in a conflict.

@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    fn said(&mut self, answer: Result<String, String>) -> Flow {
+    pub(super) fn said(&mut self, answer: Result<String, String>) -> Flow {
         match answer {
             Ok(text) if text.is_empty() || (self.settings.is_quiet && !text.contains('\n')) => Flow::On,
             Ok(text) => {

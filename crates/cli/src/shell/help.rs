@@ -15,9 +15,10 @@ Statements end with a semicolon; a command is a line.
   \\dt , \\di , \\dv , \\ds  list tables, indexes, views or sequences; \\dn schemas, \\df procedures
                          a NAME behind them may have * and ?
 
-  \\copy TABLE [(COLUMNS)] from 'FILE' csv [header]
-  \\copy {TABLE [(COLUMNS)] | (QUERY)} to 'FILE' csv [header]
-                         insert the rows of a file as one transaction, or write rows to one
+  \\copy TABLE [(COLUMNS)] from 'FILE' [csv [header]]
+  \\copy {TABLE [(COLUMNS)] | (QUERY)} to 'FILE' [csv [header]]
+                         insert the rows of a file as one transaction, or write rows to one;
+                         with the options of COPY, and stdin or stdout for the script
 
   \\x [on|off]            show a line of each value
   \\timing [on|off]       show how long statements take

@@ -45,7 +45,12 @@ pub(super) fn run(session: &mut Session, given: &Shell) -> u8 {
         }
     };
     session.is_interactive = true;
-    interrupt::listen();
+    let handle = session.connection.cancel_handle();
+    // It ends what runs, be it a statement or a command.
+    interrupt::listen_with(move || {
+        handle.cancel();
+        true
+    });
     if !given.quiet {
         let version = env!("CARGO_PKG_VERSION");
         print_output(format_args!(

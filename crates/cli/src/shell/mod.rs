@@ -25,6 +25,7 @@ use polychron::{
 use polychron_base::line::OneLine;
 
 use crate::arguments::Shell;
+use crate::interrupt;
 use crate::output::print_error;
 use crate::progress::opening;
 use session::{Flow, Session};
@@ -99,10 +100,12 @@ impl Session {
             if stdin().is_terminal() {
                 return interactive::run(self, given);
             }
+            self.listen();
             let flow = self.run_lines(stdin().lock(), true);
             return if flow == Flow::Failed { STATEMENT_FAILED } else { 0 };
         }
         let mut code = 0;
+        self.listen();
         for text in &given.command {
             let flow = self.run_argument(text);
             code = u8::from(self.has_failed);
@@ -152,14 +155,20 @@ impl Session {
         Ok(flow)
     }
 
+    /// Ctrl-C ends the statement that runs, and then the script.
+    fn listen(&mut self) {
+        let handle = self.connection.cancel_handle();
+        interrupt::listen_with(move || handle.cancel());
+    }
+
     /// Runs the lines of a script as they come.
-    fn run_lines(&mut self, mut input: impl BufRead, is_input: bool) -> Flow {
-        let around = self.reads_input;
+    fn run_lines(&mut self, input: impl BufRead + 'static, is_input: bool) -> Flow {
+        let around = (self.reads_input, self.input.replace(Box::new(input)));
         self.reads_input |= is_input;
         let (mut text, mut scan) = (String::new(), Scan::default());
         let flow = loop {
             let start = text.len();
-            match input.read_line(&mut text) {
+            match self.input.as_mut().map_or(Ok(0), |input| input.read_line(&mut text)) {
                 Ok(0) => break self.run_last(&text),
                 Ok(_) => {}
                 Err(error) => {
@@ -178,7 +187,7 @@ impl Session {
                 }
             }
         };
-        self.reads_input = around;
+        (self.reads_input, self.input) = around;
         flow
     }
 

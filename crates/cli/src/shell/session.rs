@@ -1,16 +1,20 @@
 //! Statements, one after the other, and what is shown of them.
 
 use std::fmt::Display;
+use std::io::BufRead;
 
 use polychron::AnyProtocol;
 use polychron::sql::{Connection, Error, Notice, Outcome, Type};
 use polychron_base::clock::{Clock as _, SystemClock};
+
+use polychron_sync::atomic::Ordering;
 
 use super::interactive::page;
 use super::settings::{Settings, Verbosity};
 use super::show::{Cell, Column, Format, show};
 use super::split::Piece;
 use crate::arguments::Shell;
+use crate::interrupt;
 use crate::output::{print_output, print_status};
 
 /// What becomes of a script behind a statement or a command.
@@ -40,6 +44,8 @@ pub(super) struct Session {
     pub(super) depth: usize,
     /// Whether the standard input is the script.
     pub(super) reads_input: bool,
+    /// The script, whose lines may be data.
+    pub(super) input: Option<Box<dyn BufRead>>,
     /// Whether someone reads the answers as they come.
     pub(super) is_interactive: bool,
     clock: SystemClock,
@@ -66,6 +72,7 @@ impl Session {
             place: None,
             depth: 0,
             reads_input: false,
+            input: None,
             is_interactive: false,
             clock: SystemClock::new(),
         }
@@ -88,6 +95,12 @@ impl Session {
     /// Runs a statement, or several as one transaction, and shows what they answer.
     pub(super) fn execute(&mut self, text: &str) -> Flow {
         text.clone_into(&mut self.last);
+        if let Some(answer) = self.copy_statement(text) {
+            return match answer {
+                Ok(tag) => self.said(Ok(tag)),
+                Err(line) => self.failed(&line),
+            };
+        }
         self.execute_as(text, self.settings.format)
     }
 
@@ -118,7 +131,8 @@ impl Session {
 
     pub(super) fn after_failure(&mut self) -> Flow {
         self.has_failed = true;
-        if self.settings.stops_on_error && !self.is_interactive { Flow::Failed } else { Flow::On }
+        let is_stopped = !self.is_interactive && interrupt::STOP.load(Ordering::Relaxed);
+        if is_stopped || self.settings.stops_on_error && !self.is_interactive { Flow::Failed } else { Flow::On }
     }
 
     fn show(&self, outcome: &Outcome, format: Format) {

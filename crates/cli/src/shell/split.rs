@@ -155,7 +155,7 @@ fn quoted(text: &str, quote: char, has_escapes: bool) -> Option<usize> {
 }
 
 /// The length of a comment; comments nest.
-fn comment(text: &str) -> Option<usize> {
+pub(super) fn comment(text: &str) -> Option<usize> {
     let (mut at, mut depth) = (2, 1);
     while depth > 0 {
         let next = text[at..].find(['*', '/'])?;

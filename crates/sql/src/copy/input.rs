@@ -55,7 +55,25 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             self.finish_definitions();
         }
         let (plan, decoder) = begun?;
+        self.is_copying = true;
         Ok(CopyIn { connection: self, plan, decoder, count: 0, has_ended: false, running })
+    }
+
+    /// A COPY that was leaked, or has panicked, has failed: nothing of it remains.
+    pub(crate) fn end_leaked_copy(&mut self) {
+        if std::mem::take(&mut self.is_copying) {
+            self.end_copy(SqlError::new(SqlState::QUERY_CANCELED, "COPY failed: it was given up"));
+        }
+    }
+
+    /// A COPY FROM has failed.
+    fn end_copy(&mut self, error: SqlError) -> SqlError {
+        self.is_copying = false;
+        self.session.drawn().take_postponed();
+        // The transaction may have ended with the error already.
+        let error = if self.session.is_open() { self.fail(error) } else { error };
+        self.finish_definitions();
+        error
     }
 
     fn begin_copy(&mut self, text: &str) -> Result<(Arc<Plan>, Decoder), SqlError> {
@@ -135,7 +153,7 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
         });
         match ended {
             Ok(()) => {
-                self.has_ended = true;
+                (self.has_ended, self.connection.is_copying) = (true, false);
                 self.connection.finish_definitions();
                 Ok(self.count)
             }
@@ -213,11 +231,7 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
         }
         self.has_ended = true;
         self.running = None;
-        self.connection.session.drawn().take_postponed();
-        // The transaction may have ended with the error already.
-        let error = if self.connection.session.is_open() { self.connection.fail(error) } else { error };
-        self.connection.finish_definitions();
-        error
+        self.connection.end_copy(error)
     }
 }
 

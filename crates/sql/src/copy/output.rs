@@ -151,7 +151,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     pub fn copy_out(&mut self, text: &str, out: &mut dyn io::Write) -> Result<u64, SqlError> {
         self.session.check_thread()?;
         let running = self.begin_statement();
+        // Where `out` panics, the transaction ends with the next statement.
+        self.is_copying = true;
         let ended = Running::hold(running.as_ref(), || self.run_copy_out(text, out));
+        self.is_copying = false;
         drop(running);
         let ended = ended.map_err(|error| self.fail(error));
         self.finish_definitions();
