@@ -189,6 +189,10 @@ named! {
         CountOnce,
         /// It acknowledges what is durable there.
         AcknowledgeDurable,
+        /// It answers when the primary says that it is there.
+        AnswerAlive,
+        /// One that has been silent for long loses its place.
+        EndSilent,
         /// What it says of the history that it had before it was sent anything counts if that was compared.
         CompareFirst,
     }

@@ -82,11 +82,19 @@ pub(crate) struct OnDisk {
     /// How many of them answers wait for, and how long, if the builder says so.
     replicas: usize,
     replica_timeout: Option<Duration>,
+    standby_timeout: Option<Duration>,
 }
 
 impl Default for OnDisk {
     fn default() -> Self {
-        Self { durability: Durability::Immediate, archive: None, standbys: None, replicas: 0, replica_timeout: None }
+        Self {
+            durability: Durability::Immediate,
+            archive: None,
+            standbys: None,
+            replicas: 0,
+            replica_timeout: None,
+            standby_timeout: None,
+        }
     }
 }
 
@@ -248,6 +256,15 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// How long a primary and a standby may hear nothing of each other: 10 s unless told otherwise, and 100 ms at least. Then the connection ends. A standby
+    /// connects again as soon as it can. Until it does no log is kept for it, and no answer waits for it or counts it ([`Builder::replicas`]); if what
+    /// follows what it has is gone by then, it says so ([`StandbyStatus::ended`]), and begins anew when it is opened again. Both sides say
+    /// something each second, and four times within this time. The option is one of a primary, and of a standby.
+    pub fn standby_timeout(mut self, time: Duration) -> Self {
+        self.on_disk.standby_timeout = Some(time);
+        self
+    }
+
     fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
         let settings = self.settings(path.display().to_string(), wanted)?;
         let archive = self.on_disk.archive.clone();
@@ -294,6 +311,7 @@ impl<P: Protocol> Builder<P> {
             ..polychron_log::Options::within(memory.limit_bytes.or_else(polychron_memory::granted_bytes), workers)
         };
         log.replica_limit = self.on_disk.replica_timeout.unwrap_or(log.replica_limit);
+        log.silence_limit = self.on_disk.standby_timeout.unwrap_or(log.silence_limit);
         let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
         log.check()?;
         Ok(Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true })

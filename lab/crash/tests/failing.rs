@@ -129,6 +129,13 @@ fn run(database: &Database<AnyProtocol>, items: &Table<Item>, thread: u64) {
                         Err(Error::LogStopped(_)) if is_over => tell(format_args!("unread {old}")),
                         Err(error) => tell(format_args!("wrong: a reader gets {error:?}")),
                     }
+                    let gone = (1..number).filter_map(deleted).filter(|gone| *gone < old).count() as u64;
+                    match database.transact(|t| t.scan(items, (thread << 32) + 1..thread << 32 | old).count()) {
+                        Ok(count) if count == old - 1 - gone => tell(format_args!("read")),
+                        Ok(count) => tell(format_args!("wrong count {count} of {old}")),
+                        Err(Error::LogStopped(_)) if is_over => tell(format_args!("unread before {old}")),
+                        Err(error) => tell(format_args!("wrong: a reader of a range gets {error:?}")),
+                    }
                 }
                 if is_over || refusals == 20 {
                     return;

@@ -264,22 +264,13 @@ fn a_standby_without_room_acknowledges_nothing() {
     let database = serving(1, Duration::from_millis(200)).open(&path).unwrap();
     let (at, rows) = (address(&database), items(&database));
     let mut standby = Process::standby("trap '' XFSZ; ulimit -f 3000;", "cicada", &copy, &at);
-    let mut answered = None;
-    let mut refused = None;
-    for number in 0..400 {
-        match put(&database, &rows, &item(number, number, 20_000)) {
-            Ok(()) => answered = Some(number),
-            Err(error @ Error::NotReplicated(_)) => {
-                refused = Some((number, error));
-                if answered.is_some_and(|answered| answered + 5 < number) {
-                    break;
-                }
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-    let (refused, error) = refused.expect("it has no room for all");
-    assert!(matches!(error, Error::NotReplicated(_)) && standby.ask("status").contains("trouble: Some"));
+    // On a busy machine answers are late, too, while it has room.
+    let mut is_refused = |number| match put(&database, &rows, &item(number, number, 20_000)) {
+        Ok(()) => false,
+        Err(Error::NotReplicated(_)) => standby.ask("status").contains("trouble: Some"),
+        Err(error) => panic!("{error}"),
+    };
+    let refused = (0..400).find(|number| is_refused(*number)).expect("it has no room for all");
     drop(standby);
     let mut standby = Process::standby("", "cicada", &copy, &at);
     wait_until("with room it goes on", || put(&database, &rows, &item(1000, 1000, 0)).is_ok());
@@ -327,31 +318,60 @@ fn a_standby_on_a_full_disk_goes_on_when_there_is_room() {
     let mut fill = std::fs::File::create(&ballast).unwrap();
     while fill.write_all(&[7; 4096]).is_ok() {}
     drop(fill);
-    let mut few = 0;
-    for number in 1..400 {
-        match put(&database, &rows, &item(number % 4, number, 100_000)) {
-            Ok(()) => few = 0,
-            Err(Error::NotReplicated(_)) => few += 1,
-            Err(error) => panic!("{error}"),
-        }
-        if few == 10 {
-            break;
-        }
-    }
-    assert_eq!(few, 10, "it has no room for all");
+    // On a busy machine answers are late, too, while it has room.
+    let is_refused = |number: u64| match put(&database, &rows, &item(number % 4, number, 100_000)) {
+        Ok(()) => false,
+        Err(Error::NotReplicated(_)) => standby.standby().unwrap().trouble.is_some(),
+        Err(error) => panic!("{error}"),
+    };
+    assert!((1..400).any(is_refused), "it has no room for all");
     let status = standby.standby().unwrap();
-    assert!(status.ended.is_none() && status.trouble.is_some(), "{status:?}");
+    assert!(status.ended.is_none(), "{status:?}");
     std::fs::remove_file(&ballast).unwrap();
     wait_until("it goes on by itself", || put(&database, &rows, &item(9, 9, 0)).is_ok());
     wait_until("it shows it", || number(&standby, 9) == Some(9));
     standby.close().unwrap();
 }
 
+/// A standby that is stopped, and whose connection stays, is given up: it counts no more, and no log is kept for it. It learns that, and begins anew.
+#[test]
+fn a_stopped_standby_loses_its_place() {
+    let (_directory, path, [copy, _]) = places();
+    let database = serving(0, LONGEST).standby_timeout(Duration::from_secs(2)).open(&path).unwrap();
+    let (at, rows) = (address(&database), items(&database));
+    let count = || database.replication().unwrap().acknowledged.len();
+    put(&database, &rows, &item(0, 0, 0)).unwrap();
+    let mut standby = Process::standby("", "cicada", &copy, &at);
+    wait_until("it follows", || count() == 1);
+    standby.stop();
+    wait_until("it is given up", || count() == 0);
+    for number in 0..600 {
+        put(&database, &rows, &item(number % 50, number, 20_000)).unwrap();
+        if number % 100 == 99 {
+            database.checkpoint().unwrap();
+        }
+    }
+    standby.signal("CONT");
+    for _ in 0..LONGEST.as_millis() / 10 {
+        if !standby.ask("status").contains("ended: None") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = standby.ask("status");
+    assert!(status.contains("is gone: it begins anew"), "{status}");
+    standby.end();
+    let again = builder("hyper").open_standby(&copy, &at).unwrap();
+    wait_until("it begins anew", || number(&again, 49) == Some(599));
+    again.close().unwrap();
+}
+
 /// A standby that is stopped holds up neither the primary's flushes nor its end, and goes on.
 #[test]
 fn a_stopped_standby_holds_up_answers_alone() {
     let (_directory, path, [copy, _]) = places();
-    let database = serving(1, Duration::from_millis(200)).open(&path).unwrap();
+    // The log is kept for it meanwhile.
+    let database = serving(1, Duration::from_millis(200)).standby_timeout(LONGEST).open(&path).unwrap();
     let (at, rows) = (address(&database), items(&database));
     let mut standby = Process::standby("", "cicada", &copy, &at);
     wait_until("it follows", || put(&database, &rows, &item(0, 0, 0)).is_ok());
@@ -424,9 +444,9 @@ fn numbers_and_times_may_be_any() {
     }
     for timeout in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_nanos(u64::MAX)] {
         let (_directory, path, [copy, _]) = places();
-        let database = serving(1, timeout).open(&path).unwrap();
+        let database = serving(1, timeout).standby_timeout(timeout).open(&path).unwrap();
         let rows = items(&database);
-        let standby = builder("cicada").open_standby(&copy, &address(&database)).unwrap();
+        let standby = builder("cicada").standby_timeout(timeout).open_standby(&copy, &address(&database)).unwrap();
         let database = in_time("it is answered", move || {
             (0..20).for_each(|number| put(&database, &rows, &item(1, number, 1)).unwrap());
             database
@@ -711,6 +731,8 @@ fn what_is_refused_makes_nothing() {
         builder("cicada").replicas(1).open_standby(&path, "127.0.0.1:1").err(),
         serving(17, LONGEST).create(&path).err(),
         serving(1, LONGEST).open_standby(&path, "127.0.0.1:1").err(),
+        serving(0, LONGEST).standby_timeout(Duration::from_millis(99)).open(&path).err(),
+        builder("cicada").standby_timeout(Duration::ZERO).open_standby(&path, "127.0.0.1:1").err(),
     ];
     for error in refused {
         assert!(matches!(error, Some(Error::Options(_))), "{error:?}");

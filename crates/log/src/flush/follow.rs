@@ -101,7 +101,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// How far standbys have come that are connected.
-    pub(crate) fn replication(&self) -> Replication {
+    pub fn replication(&self) -> Replication {
         self.replicas.status(self.durable())
     }
 

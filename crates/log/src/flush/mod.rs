@@ -349,6 +349,11 @@ impl<D: Disk> Log<D> {
         self.pool.bytes(number..number + 1)
     }
 
+    /// A standby that has said nothing for so long is gone.
+    pub(crate) fn silence_limit(&self) -> Duration {
+        self.options.silence_limit
+    }
+
     /// The clock by which it measures.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock

@@ -22,6 +22,10 @@ const LONGEST_GROUP: Duration = Duration::from_secs(60);
 /// How long an answer waits for standbys unless told otherwise.
 const REPLICA_LIMIT: Duration = Duration::from_secs(10);
 
+/// For how long a primary or a standby may say nothing unless told otherwise, and at least: both say something several times as often.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+const SHORTEST_SILENCE: Duration = Duration::from_millis(100);
+
 /// The memory that a log takes, and its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -49,6 +53,8 @@ pub struct Options {
     pub replicas: usize,
     /// See there.
     pub replica_limit: Duration,
+    /// A connection between a primary and a standby ends when the other side has said nothing for so long.
+    pub silence_limit: Duration,
 }
 
 impl Options {
@@ -66,6 +72,7 @@ impl Options {
             shown_bytes: 2 << 20,
             replicas: 0,
             replica_limit: REPLICA_LIMIT,
+            silence_limit: SILENCE_LIMIT,
         }
     }
 
@@ -122,6 +129,8 @@ impl Options {
             Some("answers of a group wait for a minute at most")
         } else if self.replicas > MOST_STANDBYS {
             Some("a database has at most 16 standbys")
+        } else if self.silence_limit < SHORTEST_SILENCE {
+            Some("a standby, or its primary, may be silent for 100 ms")
         } else if self.workers == 0 {
             Some("a log has a worker")
         } else {

@@ -261,11 +261,24 @@ mod tests {
         }
     }
 
+    /// Counts how often it is looked at.
+    struct Counted(AtomicU64);
+
+    impl Clock for Counted {
+        fn now_ns(&self) -> u64 {
+            self.0.fetch_add(1, Ordering::Relaxed)
+        }
+    }
+
     #[test]
     fn the_end_wakes_who_waits() {
-        let (replicas, clock) = (Replicas::new(1, Duration::MAX, 0), polychron_base::clock::SystemClock::new());
+        let (replicas, clock) = (Replicas::new(1, Duration::MAX, 0), Counted(AtomicU64::new(0)));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| replicas.wait(1, 1, &clock));
+            // The second time it has the lock, until it sleeps.
+            while clock.0.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
             replicas.end();
             assert_eq!(waits.join().unwrap(), Err(TooFew(0)));
         });

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use polychron_base::clock::Duration;
+use std::sync::Arc;
+
+use polychron_base::clock::{Duration, SystemClock};
 use polychron_engine::mutations::left_out;
 
 use super::marker::{self, Marked};
@@ -160,7 +162,7 @@ impl<D: Disk + Clone> Base<D> {
         Ok(Some(Self {
             files: files.clone(),
             decoder: Decoder::new(most_from_primary()),
-            silence: Silence::begin(),
+            silence: Silence::begin(Arc::new(SystemClock::new())),
             manifest: None,
             checkpoint_files: 0,
             log_files: 0,
@@ -176,7 +178,7 @@ impl<D: Disk + Clone> Base<D> {
 
     /// The standby's first message on the connection.
     pub fn hello(&mut self) -> Vec<u8> {
-        self.silence = Silence::begin();
+        self.silence = Silence::begin(Arc::new(SystemClock::new()));
         let end = Cursor { number: 0, offset: 0, whole: 0, incarnation: 0, before: 0, is_unfinished: false };
         let (database, mark) = (DatabaseId(0), Mark::default());
         encode(&Message::Hello(Hello { database, incarnation: 0, end, last: (0, 0), mark }), 0)

@@ -11,9 +11,11 @@
 //! | 17– | content |
 //!
 //! So one that is damaged, left out, repeated or overtaken is recognised, whatever carries it. A connection begins with the standby's `Hello`, which the
-//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has: `Durable`. Nothing is kept of a message that is longer than the receiver expects.
+//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has: `Durable`, when that is more, and to each `Alive`. Nothing is kept of a message that is longer than the receiver expects.
 
-use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use std::sync::Arc;
+
+use polychron_base::clock::{Clock, Duration};
 use polychron_engine::redo::Order;
 
 use crate::DatabaseId;
@@ -22,7 +24,7 @@ use crate::frame::{MAX_CONTENT_BYTES, frame_bytes};
 use crate::read::Cursor;
 
 /// The version of the messages. `Hello` and `Refused` stay as they are.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const ENVELOPE: usize = 16;
 /// The longest message that a primary expects.
 pub(super) const MOST_FROM_STANDBY: usize = 256;
@@ -345,23 +347,28 @@ impl Decoder {
 }
 
 /// For how long nothing has come that counts: a message, or a long part of one. Whoever sends single bytes says nothing.
-#[derive(Debug)]
 pub(super) struct Silence {
-    clock: SystemClock,
+    clock: Arc<dyn Clock>,
     since_ns: u64,
     progress: (u64, usize),
 }
 
 impl Silence {
-    /// A connection begins.
-    pub(super) fn begin() -> Self {
-        Self { clock: SystemClock::new(), since_ns: 0, progress: (0, 0) }
+    /// A connection begins, whose time this clock shows.
+    pub(super) fn begin(clock: Arc<dyn Clock>) -> Self {
+        Self { since_ns: clock.now_ns(), clock, progress: (0, 0) }
+    }
+
+    /// The other side has shown in another way that it is there.
+    pub(super) fn break_off(&mut self) {
+        self.since_ns = self.clock.now_ns();
     }
 
     /// What has come was taken.
     pub(super) fn note(&mut self, decoder: &Decoder) {
         if self.progress != decoder.progress() {
-            (self.since_ns, self.progress) = (self.clock.now_ns(), decoder.progress());
+            self.break_off();
+            self.progress = decoder.progress();
         }
     }
 

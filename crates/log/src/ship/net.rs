@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use polychron_base::clock::{Clock, Duration, SystemClock};
 use polychron_sync::Process;
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::sender::{Hearing, Sender, Source};
 use super::{MOST_STANDBYS, Trouble};
@@ -18,12 +18,12 @@ use crate::disk::Disk;
 const LISTEN: Duration = Duration::from_millis(20);
 /// For how long a primary waits for what a standby says first.
 const GREETING: Duration = Duration::from_secs(5);
-/// A connection on which nothing can be sent for so long ends.
-const WRITE: Duration = Duration::from_secs(10);
 /// A primary with nothing to send looks after so long whether it can have the last transactions seen.
 const IDLE: Duration = Duration::from_millis(5);
-/// It says so often that it is there.
+/// It says at least so often that it is there, and four times within the time for which either side may be silent.
 const ALIVE: Duration = Duration::from_secs(1);
+/// So much at once that was sent and is taken shows that a standby is there. One that has stopped takes no more than the system keeps for it.
+const TAKEN: usize = 64 << 10;
 /// How long a standby waits for bytes before it looks at something else.
 pub const LOOK: Duration = Duration::from_millis(100);
 /// How many bytes are read at once: so many frames become durable together if they are there.
@@ -36,18 +36,18 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to a primary.
+    /// Connects to a primary. The connection ends when nothing can be sent for so long.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
-    pub fn open(primary: &str) -> Result<Self, Trouble> {
+    pub fn open(primary: &str, limit: Duration) -> Result<Self, Trouble> {
         let mut last = None;
         for address in primary.to_socket_addrs().map_err(lost)? {
             match TcpStream::connect_timeout(&address, GREETING) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(lost)?;
                     stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
-                    stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
+                    stream.set_write_timeout(Some(limit)).map_err(lost)?;
                     return Ok(Self { stream, buffer: vec![0; READ].into_boxed_slice() });
                 }
                 Err(error) => last = Some(error),
@@ -234,7 +234,7 @@ fn serve<S: Shipped>(
 ) -> Result<(), Trouble> {
     stream.set_nonblocking(false).map_err(lost)?;
     stream.set_nodelay(true).map_err(lost)?;
-    stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
+    stream.set_write_timeout(Some(shipped.source().log.silence_limit())).map_err(lost)?;
     stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
     let (clock, mut buffer) = (SystemClock::new(), [0; 1024]);
     while sender.is_silent() {
@@ -248,18 +248,18 @@ fn serve<S: Shipped>(
     if let Some(message) = sender.next(shipped.source())? {
         write(stream, &message)?;
     }
-    let (hearing, ends) = (sender.hearing(), AtomicBool::new(false));
+    let (hearing, ends, taken) = (sender.hearing(shipped.source()), AtomicBool::new(false), AtomicU64::new(0));
     let is_over = || stop.load(Ordering::Relaxed) || ends.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         // What was written is sent all the same.
         let over = Over { ends: &ends, stream, how: Shutdown::Read };
         let hears = || {
             let _over = Over { ends: &ends, stream, how: Shutdown::Both };
-            hear(stream, hearing, shipped, &is_over)
+            hear(stream, hearing, shipped, &taken, &is_over)
         };
         let heard = std::thread::Builder::new().name("polychron-hear".to_owned()).spawn_scoped(scope, hears);
         let heard = heard.map_err(lost)?;
-        let sent = send(stream, sender, shipped, &is_over);
+        let sent = send(stream, sender, shipped, &taken, &is_over);
         drop(over);
         heard.join().unwrap_or_else(|_| Err(Trouble::Lost("its thread has panicked".to_owned()))).and(sent)
     })
@@ -279,16 +279,23 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Hears what a standby has, and notices that it has gone.
+/// Hears what a standby has, and notices that it has gone, or says nothing and takes nothing.
 fn hear<S: Shipped>(
     stream: &TcpStream,
     mut hearing: Hearing,
     shipped: &S,
+    taken: &AtomicU64,
     is_over: &(impl Fn() -> bool + Sync),
 ) -> Result<(), Trouble> {
-    let mut buffer = [0; 1024];
+    let (mut buffer, mut seen) = ([0; 1024], 0);
     while !is_over() {
         let count = read(stream, &mut buffer)?;
+        // Relaxed: it is a count, which is looked at again.
+        let now = taken.load(Ordering::Relaxed);
+        if now > seen {
+            seen = now;
+            hearing.note_taken();
+        }
         hearing.receive(&buffer[..count], shipped.source())?;
     }
     Ok(())
@@ -298,13 +305,18 @@ fn send<S: Shipped>(
     stream: &TcpStream,
     sender: &mut Sender<S::Disk>,
     shipped: &S,
+    taken: &AtomicU64,
     is_over: &(impl Fn() -> bool + Sync),
 ) -> Result<(), Trouble> {
     let (clock, mut said) = (SystemClock::new(), 0);
+    let alive = ALIVE.min(shipped.source().log.silence_limit() / 4);
     while !is_over() {
         let source = shipped.source();
         if let Some(message) = sender.next(source)? {
-            write(stream, &message)?;
+            for part in message.chunks(TAKEN) {
+                write(stream, part)?;
+                taken.fetch_add(u64::from(part.len() == TAKEN), Ordering::Relaxed);
+            }
             continue;
         }
         if sender.has_ended() {
@@ -314,7 +326,7 @@ fn send<S: Shipped>(
         if let Some(cursor) = sender.cursor() {
             source.log.await_frame(cursor, IDLE);
         }
-        if clock.now_ns() - said > ALIVE.as_nanos() as u64 {
+        if clock.now_ns() - said > alive.as_nanos() as u64 {
             said = clock.now_ns();
             let message = sender.alive(source);
             write(stream, &message)?;

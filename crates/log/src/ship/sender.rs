@@ -1,11 +1,13 @@
 //! The primary's side of one standby: it looks where the standby is, and sends what comes behind that.
 
+use std::sync::Arc;
+
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
 use polychron_sync::Mutex;
 
 use super::base::Basing;
-use super::message::{Decoder, Hello, MOST_FROM_STANDBY, Mark, Message, Refusal, encode};
+use super::message::{Decoder, Hello, MOST_FROM_STANDBY, Mark, Message, Refusal, Silence, encode};
 use super::{Trouble, refused};
 use crate::DatabaseId;
 use crate::checkpoint::{Checkpoints, run};
@@ -58,6 +60,7 @@ pub struct Hearing {
     /// The connection's number; none if the standby has nothing to say.
     connection: Option<u64>,
     unsure: u64,
+    silence: Silence,
 }
 
 enum State<D: Disk> {
@@ -127,10 +130,11 @@ impl<D: Disk + Clone> Sender<D> {
     }
 
     /// The receiver of the standby's messages from now on, once its first one was answered.
-    pub fn hearing(&mut self) -> Hearing {
+    pub fn hearing(&mut self, source: Source<'_, D>) -> Hearing {
         let decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
         let connection = self.hold.filter(|_| self.cursor().is_some());
-        Hearing { decoder, connection, unsure: self.unsure }
+        let silence = Silence::begin(Arc::clone(source.log.clock()));
+        Hearing { decoder, connection, unsure: self.unsure, silence }
     }
 
     /// The next message, if there is something to send now.
@@ -158,7 +162,7 @@ impl<D: Disk + Clone> Sender<D> {
     }
 
     /// That the primary is there.
-    pub(super) fn alive(&mut self, source: Source<'_, D>) -> Vec<u8> {
+    pub fn alive(&mut self, source: Source<'_, D>) -> Vec<u8> {
         let Framed { epoch, consistent, .. } = source.log.framed();
         self.message(&Message::Alive { epoch, consistent })
     }
@@ -278,10 +282,16 @@ impl<D: Disk + Clone> Sender<D> {
 }
 
 impl Hearing {
-    /// Takes what the standby says: what it has durably.
+    /// Whatever it was sent is being taken.
+    pub(super) fn note_taken(&mut self) {
+        self.silence.break_off();
+    }
+
+    /// Takes what the standby says: what it has durably. It is asked with nothing, too, whether it has been silent for too long. One that is sent its first
+    /// files says nothing.
     ///
     /// # Errors
-    /// [`Trouble::Garbled`].
+    /// [`Trouble::Garbled`], [`Trouble::Lost`].
     pub fn receive<D: Disk>(&mut self, bytes: &[u8], source: Source<'_, D>) -> Result<(), Trouble> {
         self.decoder.push(bytes);
         while let Some(content) = self.decoder.next()? {
@@ -298,6 +308,11 @@ impl Hearing {
             if said.epoch > self.unsure {
                 source.log.acknowledge(said.standby, Replica { connection, epoch: said.epoch, consistent });
             }
+        }
+        self.silence.note(&self.decoder);
+        let is_late = self.connection.is_some() && self.silence.time() > source.log.silence_limit();
+        if is_late && !left_out(ShipStep::EndSilent) {
+            return Err(Trouble::Lost("the standby has said nothing for a while".to_owned()));
         }
         Ok(())
     }

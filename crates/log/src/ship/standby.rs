@@ -213,7 +213,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             known,
             failed: None,
             primary_epoch: cursor.whole,
-            silence: Silence::begin(),
+            silence: Silence::begin(Arc::new(SystemClock::new())),
         };
         let showing = Showing { points, tables, most_bytes: settings.log.shown_bytes };
         Ok(Self { report, standby, showing, newest, found, threads: settings.threads })
@@ -279,14 +279,25 @@ impl<D: Disk + Clone> Standby<D> {
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
         (self.sent, self.acknowledged) = (1, None);
-        self.silence = Silence::begin();
+        self.silence = Silence::begin(Arc::new(SystemClock::new()));
         let manifests = self.following.manifests();
         let Manifest { database, incarnation, .. } = *manifests.current();
         let (end, last, mark) = (self.cursor, self.last, self.known.unwrap_or_default());
         Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
     }
 
-    /// The report to the primary: what is durable here, once it is welcome, and whenever that is more.
+    /// For how long the primary, or this standby, may say nothing.
+    pub fn silence_limit(&self) -> Duration {
+        self.following.log.silence_limit()
+    }
+
+    /// The report to the primary once more, for a standby that takes nothing meanwhile and is there all the same.
+    pub fn repeat(&mut self) -> Option<Vec<u8>> {
+        self.acknowledged = None;
+        self.acknowledgement()
+    }
+
+    /// The report to the primary: what is durable here, once it is welcome, whenever that is more, and when the primary has said that it is there.
     pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
         let framed = self.following.log.framed();
         let epoch = if left_out(ShipStep::AcknowledgeDurable) { self.cursor.whole } else { framed.epoch };
@@ -370,6 +381,10 @@ impl<D: Disk + Clone> Standby<D> {
             Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame),
             Message::Alive { epoch, .. } if self.is_welcome => {
                 self.primary_epoch = self.primary_epoch.max(*epoch);
+                // The primary hears that the standby is there, too.
+                if !left_out(ShipStep::AnswerAlive) {
+                    self.acknowledged = None;
+                }
                 Ok(())
             }
             _ => Err(Trouble::Garbled("a message is not one that a standby expects")),

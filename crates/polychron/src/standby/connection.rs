@@ -15,8 +15,8 @@ use super::status::Shared;
 /// How long a standby waits at first before it connects again, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A connection on which nothing is heard for so long has ended.
-const SILENCE: Duration = Duration::from_secs(5);
+/// How often a standby that receives nothing more says that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long an opening waits for its primary, and for something that it could show.
 const OPENING: Duration = Duration::from_secs(30);
 
@@ -36,13 +36,19 @@ fn follow<D: Disk + Clone>(
     shared: &Shared,
     mut show: impl FnMut(Unshown) -> Result<bool, Trouble>,
 ) -> Result<(), Trouble> {
-    let mut connection = Connection::open(primary)?;
+    let limit = standby.silence_limit();
+    let pause = HEARTBEAT.min(limit / 4);
+    let mut connection = Connection::open(primary, limit)?;
     connection.send(&standby.hello()?)?;
     while !shared.is_over() {
+        // While readers hold up what came before, nothing more is received.
+        while !shared.has_room_within(pause) {
+            standby.repeat().map_or(Ok(()), |message| connection.send(&message))?;
+        }
         let bytes = connection.receive()?;
         let is_empty = bytes.is_empty();
         let taken = standby.receive(bytes);
-        if standby.silence() > SILENCE {
+        if standby.silence() > limit {
             return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
         }
         if is_empty && taken.is_ok() {
@@ -117,11 +123,11 @@ pub(super) fn show_on(showing: &mut Showing, apply: &mut dyn Apply, shared: &Sha
 }
 
 /// Has the files of a new standby sent.
-fn receive_base<D: Disk + Clone>(mut base: Base<D>, primary: &str) -> Result<(), Trouble> {
-    let mut connection = Connection::open(primary)?;
+fn receive_base<D: Disk + Clone>(mut base: Base<D>, primary: &str, limit: Duration) -> Result<(), Trouble> {
+    let mut connection = Connection::open(primary, limit)?;
     connection.send(&base.hello())?;
     while !base.receive(connection.receive()?)? {
-        if base.silence() > SILENCE {
+        if base.silence() > limit {
             return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
         }
     }
@@ -141,7 +147,7 @@ pub(super) fn open_files<'r, D: Disk + Clone>(
     loop {
         let is_late = || clock.now_ns() - begun_ns > OPENING.as_nanos() as u64;
         let trouble = match Base::begin(files)? {
-            Some(base) => receive_base(base, primary).err(),
+            Some(base) => receive_base(base, primary, settings.log.silence_limit).err(),
             None => {
                 let opening = StandbyOpening::begin(files, settings, report)?;
                 if opening.point().is_some() {

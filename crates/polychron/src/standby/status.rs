@@ -94,12 +94,19 @@ impl Shared {
         self.unshown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has another thread show this. Waits while too much waits for that.
+    /// Waits while too much waits to be shown, but no longer than this. Whether more may come.
+    pub(super) fn has_room_within(&self, time: Duration) -> bool {
+        let unshown = self.unshown();
+        if unshown.bytes() <= MOST_UNSHOWN || self.is_over() || self.ended().is_some() {
+            return true;
+        }
+        let waited = self.unshown_changed.wait_timeout(unshown, time).unwrap_or_else(PoisonError::into_inner);
+        waited.0.bytes() <= MOST_UNSHOWN
+    }
+
+    /// Has another thread show this. There [was room](Self::has_room_within) before it came.
     pub(super) fn show(&self, more: Unshown) {
         let mut unshown = self.unshown();
-        while unshown.bytes() > MOST_UNSHOWN && !self.is_over() && self.ended().is_none() {
-            unshown = self.unshown_changed.wait(unshown).unwrap_or_else(PoisonError::into_inner);
-        }
         unshown.append(more);
         self.unshown_changed.notify_all();
     }

@@ -251,7 +251,7 @@ impl Link {
     fn pump(&mut self, follower: &mut Follower, world: &World, noise: &mut Noise) -> Result<usize, Trouble> {
         let (mut count, mut arrived) = (0, Vec::new());
         while let Some(message) = self.sender.next(source(world))? {
-            self.hearing.get_or_insert_with(|| self.sender.hearing());
+            self.hearing.get_or_insert_with(|| self.sender.hearing(source(world)));
             for bytes in noise.pass(message, &mut self.held) {
                 arrived.extend_from_slice(&bytes);
                 count += 1;
@@ -517,6 +517,43 @@ fn loses_its_files() -> bool {
     }
     let pumped = link.pump(&mut follower, &world, &mut Noise::none());
     pumped.is_err() || follower.wrong(&world.told()).is_some()
+}
+
+/// Whether the primary gives a standby up that has said nothing for so long.
+fn is_given_up(link: &mut Link, world: &World, millis: u64) -> bool {
+    world.clock.advance_ns(millis * 1_000_000);
+    let hearing = link.hearing.as_mut().expect("the standby was answered");
+    matches!(hearing.receive(&[], source(world)), Err(Trouble::Lost(_)))
+}
+
+/// A standby is stopped, whose connection stays as it is. Whether the log is kept for it.
+fn waits_for_a_silent_standby() -> bool {
+    let (world, mut follower) = fresh();
+    let mut link = Link::connect(&mut follower, &world).unwrap();
+    link.pump(&mut follower, &world, &mut Noise::none()).unwrap();
+    assert!(!is_given_up(&mut link, &world, 9_000) && world.log.replication().acknowledged.len() == 1);
+    if !is_given_up(&mut link, &world, 2_000) {
+        return true;
+    }
+    link.end(&world);
+    assert_eq!(world.log.replication().acknowledged.len(), 0, "it counts no more");
+    for round in 0..3 {
+        (0..60).for_each(|number| world.commit(0, &[row(1, number, round)]).unwrap());
+        world.checkpoint().unwrap();
+    }
+    // It goes on.
+    !matches!(follow(&mut follower, &world), Err(Trouble::TooFarBehind)) || follower.wrong(&world.told()).is_some()
+}
+
+/// Nothing is committed for long. Whether a standby that is there is given up.
+fn gives_up_a_living_standby() -> bool {
+    let (world, mut follower) = fresh();
+    let mut link = Link::connect(&mut follower, &world).unwrap();
+    link.pump(&mut follower, &world, &mut Noise::none()).unwrap();
+    (0..30).any(|_| {
+        let message = link.sender.alive(source(&world));
+        link.receive(&mut follower, &world, &message).is_err() || is_given_up(&mut link, &world, 1_000)
+    })
 }
 
 /// A standby is interrupted before it is whole. Whether it is taken for a database.
@@ -873,11 +910,13 @@ fn killer_of(step: ShipStep) -> fn() -> bool {
         ShipStep::AwaitReplicas => replicas::answers_too_early,
         ShipStep::CountOnce => replicas::counts_a_standby_twice,
         ShipStep::AcknowledgeDurable => replicas::has_less_than_it_says,
+        ShipStep::AnswerAlive => gives_up_a_living_standby,
+        ShipStep::EndSilent => waits_for_a_silent_standby,
         ShipStep::CompareFirst => replicas::counts_another_history,
     }
 }
 
 each_step_is_needed! { ShipStep, killer_of:
     AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables KnowTables MarkUnknown CoverLast HoldFiles ManifestsLast MarkBehind KeepOthers RaiseTerm AwaitReplicas CountOnce
-    AcknowledgeDurable CompareFirst
+    AcknowledgeDurable AnswerAlive EndSilent CompareFirst
 }
