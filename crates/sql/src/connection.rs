@@ -15,7 +15,6 @@ use crate::define::LOCK_TIMEOUT;
 use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::outcome::{Notice, Outcome};
-use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
 use crate::statement::{Action, Statement};
@@ -246,7 +245,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
             Action::Run(plan) => {
-                if !matches!(plan, Plan::Query { .. }) {
+                if plan.writes() {
                     self.check_writable(plan.verb())?;
                 }
                 self.session.begin(Modes::default(), false)?;
@@ -381,9 +380,9 @@ impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
 
 /// Whether a statement reads or changes rows, and nothing else.
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Delete, Insert, Query, Truncate, Update};
+    use ast::Statement::{Delete, Explain, Insert, Query, Truncate, Update};
     match statement {
         Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_)),
+        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Explain { .. }),
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod exec;
 mod explain;
 mod expr;
+mod finish;
 mod functions;
 mod gates;
 mod json;

@@ -15,6 +15,7 @@ use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
+use crate::finish::finished;
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
@@ -116,14 +117,18 @@ impl Statement {
                 let bound = binder.whole_query(query)?;
                 Action::Run(Plan::Query { node: bound.node, columns: bound.columns })
             }
-            ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
-                crate::explain::check_options(options.as_deref().unwrap_or_default())?;
+            ast::Statement::Explain { analyze, format: None, statement, options, .. } => {
+                let wanted = crate::explain::wanted(*analyze, options.as_deref().unwrap_or_default())?;
                 let inner = Self::bind(catalog, statement, parameters, drawn)?;
                 binder.parameters = inner.parameters;
                 let Action::Run(plan) = inner.action else {
                     return Err(SqlError::unsupported("EXPLAIN of a statement without a plan"));
                 };
-                Action::Run(Plan::in_words(&plan))
+                Action::Run(if wanted.is_run {
+                    Plan::analyzing(plan, wanted.has_summary)
+                } else {
+                    Plan::in_words(&plan)
+                })
             }
             ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),
@@ -131,6 +136,7 @@ impl Statement {
             ast::Statement::Truncate(truncate) => binder.truncate(truncate)?,
             other => define(&mut binder, other)?,
         };
+        let action = if let Action::Run(plan) = action { Action::Run(finished(plan)) } else { action };
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
             let message = format!("could not determine data type of parameter ${}", at + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
@@ -211,6 +217,7 @@ pub(crate) fn answer<T: Transaction>(
     let tag = match plan {
         Plan::Insert { .. } => format!("INSERT 0 {count}"),
         Plan::Truncate(_) => plan.verb().to_owned(),
+        Plan::Analyze(_) => "EXPLAIN".to_owned(),
         _ => format!("{} {count}", plan.verb()),
     };
     Ok(Outcome { tag, count, columns, rows, notices: Vec::new() })
@@ -247,7 +254,7 @@ fn run<T: Transaction>(
     scratch: &mut Scratch,
     out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
 ) -> Result<u64, Failure> {
-    let arena = Bump::new();
+    let mut arena = scratch.arenas.pop().unwrap_or_default();
     let (access, shared) = (RefCell::new(transaction), Shared::with_arenas(std::mem::take(&mut scratch.arenas)));
     let mut exec = Exec::new(&access, &shared);
     let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
@@ -255,6 +262,7 @@ fn run<T: Transaction>(
         out(row)?;
         Ok(Flow::More)
     });
-    scratch.arenas = shared.into_arenas();
+    arena.reset();
+    scratch.arenas = shared.into_arenas(arena);
     done
 }

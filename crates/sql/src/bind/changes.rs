@@ -13,9 +13,7 @@ use crate::catalog::{Column, Identity, Index, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::outcome::Notice;
-use crate::plan::{
-    Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Path, Plan, Returning, Scan, conjuncts,
-};
+use crate::plan::{Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Plan, Returning, Scan, conjuncts};
 use crate::sequences::{Draw, ROW_BLOCKS, SequenceDefinition};
 use crate::statement::{Action, Definition, NewObject};
 use crate::types::Type;
@@ -253,8 +251,7 @@ impl Binder<'_> {
                     .with_detail(detail)
                     .with_hint(hint));
             }
-            let columns = (0..table.columns.len()).collect();
-            let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+            let node = Node::Scan(Scan::whole(&table));
             tables.push((table, node));
             at += 1;
         }
@@ -310,8 +307,7 @@ impl Binder<'_> {
         scope: Scope,
         condition: Option<&ast::Expr>,
     ) -> Result<Node, SqlError> {
-        let columns = (0..table.columns.len()).collect();
-        let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+        let node = Node::Scan(Scan::whole(table));
         let Some(condition) = condition else { return Ok(node) };
         let mut parts = Vec::new();
         self.place = "WHERE";

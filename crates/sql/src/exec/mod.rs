@@ -4,6 +4,7 @@ mod aggregates;
 mod changes;
 pub(crate) mod foreign_keys;
 mod joins;
+pub(crate) mod profile;
 mod scans;
 mod sets;
 mod sorts;
@@ -24,6 +25,8 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::{ForeignKeys, Node, Plan};
+
+use profile::Profile;
 
 /// Why an execution has ended early.
 #[derive(Debug)]
@@ -74,6 +77,8 @@ pub(crate) struct Shared {
     /// Why the transaction has failed inside of an expression.
     failure: Cell<Option<Error>>,
     results: OnceCell<Box<Results>>,
+    /// What operators have done, where somebody asks.
+    profile: OnceCell<Box<Profile>>,
 }
 
 /// What parts of a statement have answered; most statements have none.
@@ -98,6 +103,7 @@ impl Default for Shared {
             lasting: Cell::default(),
             failure: Cell::default(),
             results: OnceCell::new(),
+            profile: OnceCell::new(),
         }
     }
 }
@@ -112,9 +118,10 @@ impl Shared {
         self.results.get_or_init(Box::default)
     }
 
-    /// The arenas, for the next statement: a few small ones.
-    pub(crate) fn into_arenas(self) -> Vec<Bump> {
+    /// The arenas, with another one, for the next statement: a few small ones.
+    pub(crate) fn into_arenas(self, arena: Bump) -> Vec<Bump> {
         let mut arenas = self.arenas.into_inner();
+        arenas.push(arena);
         arenas.retain(|arena| arena.allocated_bytes() <= KEPT_BYTES);
         arenas.truncate(KEPT_ARENAS);
         arenas
@@ -204,6 +211,18 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             let target = changes::Target { table, checks, returning: returning.as_ref() };
             changes::update((&target, keys), source, set, exec, context, out)
         }
+        Plan::Analyze(analyzed) => {
+            let (profile, mut answered) = (exec.shared.profile.get_or_init(Box::default), 0);
+            executed(&analyzed.plan, exec, context, &mut |_, _| {
+                answered += 1;
+                Ok(Flow::More)
+            })?;
+            let lines = crate::explain::analyzed(analyzed, profile, answered);
+            for line in &lines {
+                out(exec, &[Datum::Text(line)])?;
+            }
+            Ok(lines.len() as u64)
+        }
         Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
             Ok(count + changes::delete((table, source), (&ForeignKeys::default(), None), exec, context, out)?)
         }),
@@ -220,6 +239,23 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
 
 /// The same where no more than the first `most` rows are wanted, so that a sort can forget the others.
 fn first_of(
+    node: &Node,
+    most: usize,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let Some(profile) = exec.shared.profile.get() else { return operate(node, most, exec, context, out) };
+    let mut rows = 0;
+    let ended = operate(node, most, exec, context, &mut |exec, row| {
+        rows += 1;
+        out(exec, row)
+    });
+    profile.note(node, rows);
+    ended
+}
+
+fn operate(
     node: &Node,
     most: usize,
     exec: &mut Exec<'_>,
