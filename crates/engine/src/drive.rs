@@ -86,6 +86,19 @@ pub fn transact<W: Interactive, O, E: From<Error>>(
     until_committed(worker, mode, body)
 }
 
+/// As [`transact`], and shows each conflict to `conflicted` before the transaction is run again, or given up.
+///
+/// # Errors
+/// As there.
+pub fn transact_watched<W: Interactive, O, E: From<Error>>(
+    worker: &mut W,
+    mode: Mode,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
+    conflicted: &mut dyn FnMut(&Abort),
+) -> Result<O, E> {
+    until_committed(worker, mode, &mut Watched { body, conflicted })
+}
+
 /// Runs `body` in a transaction that is dropped: nothing of what it has seen is protected or validated, and it leaves no trace by which
 /// others would conflict. For hints.
 ///
@@ -169,6 +182,29 @@ trait Body<W: Interactive> {
 
     /// Drops the answer of the last run, which is not used.
     fn discard(&mut self) {}
+
+    /// The last run has conflicted.
+    #[inline]
+    fn conflicted(&mut self, _abort: &Abort) {}
+}
+
+/// Code that is shown the conflicts of its transactions.
+struct Watched<'b, F> {
+    body: &'b mut F,
+    conflicted: &'b mut dyn FnMut(&Abort),
+}
+
+impl<W: Interactive, O, E: From<Error>, F: FnMut(&mut W::Transaction<'_>) -> Result<O, E>> Body<W> for Watched<'_, F> {
+    type Output = O;
+    type Error = E;
+
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<O, E> {
+        (self.body)(transaction)
+    }
+
+    fn conflicted(&mut self, abort: &Abort) {
+        (self.conflicted)(abort);
+    }
 }
 
 impl<W: Interactive, O, E: From<Error>, F: FnMut(&mut W::Transaction<'_>) -> Result<O, E>> Body<W> for F {
@@ -287,7 +323,11 @@ fn until_committed<W: Interactive, B: Body<W> + ?Sized>(
                 break Err(failure);
             }
             Attempt::Conflict => {
-                if let Some(error) = conflicts.give_up(worker) {
+                let given_up = conflicts.give_up(worker);
+                if let Some(abort) = &conflicts.abort {
+                    body.conflicted(abort);
+                }
+                if let Some(error) = given_up {
                     break Err(Failure::Engine(error));
                 }
                 worker.back_off(conflicts.attempts);

@@ -299,6 +299,22 @@ impl<'a> RowRef<'a> {
 /// assert!(build_row(&layout, &[Value::Null, Value::Null], &mut buffer).is_err());
 /// ```
 pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Result<(), SchemaError> {
+    build(layout, values.iter().map(Value::as_value_ref), out)
+}
+
+/// As [`build_row`], of values that lie elsewhere.
+///
+/// # Errors
+/// As there.
+pub fn build_row_of(layout: &Layout, values: &[ValueRef<'_>], out: &mut RowBuffer) -> Result<(), SchemaError> {
+    build(layout, values.iter().copied(), out)
+}
+
+fn build<'v>(
+    layout: &Layout,
+    values: impl ExactSizeIterator<Item = ValueRef<'v>>,
+    out: &mut RowBuffer,
+) -> Result<(), SchemaError> {
     out.clear();
     if values.len() != layout.columns().len() {
         let (table, expected) = (layout.table().to_owned(), layout.columns().len());
@@ -306,7 +322,7 @@ pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Resu
     }
     let built = out.build(layout.shape(), |out| {
         let mut columns = layout.columns().iter().zip(values);
-        columns.try_for_each(|(column, value)| column.build(out, value.as_value_ref()))
+        columns.try_for_each(|(column, value)| column.build(out, value))
     });
     built.map_err(|error| error.in_table(layout.table()))
 }
@@ -319,14 +335,27 @@ pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Resu
 /// # Errors
 /// As [`build_row`]; the row is then as it was.
 pub fn set_value(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
+    set_value_ref(row, layout, column, value.as_value_ref())
+}
+
+/// As [`set_value`], of a value that lies elsewhere.
+///
+/// # Errors
+/// As there.
+pub fn set_value_ref(
+    row: &mut RowMut<'_>,
+    layout: &Layout,
+    column: usize,
+    value: ValueRef<'_>,
+) -> Result<(), SchemaError> {
     set(row, layout, column, value).map_err(|error| error.in_table(layout.table()))
 }
 
-fn set(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
+fn set(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: ValueRef<'_>) -> Result<(), SchemaError> {
     let found = layout.columns().get(column);
     let definition = found.ok_or_else(|| SchemaError::UnknownColumn { column: column.to_string() })?;
     let slot = definition.slot;
-    match definition.raw_or_null(value.as_value_ref())? {
+    match definition.raw_or_null(value)? {
         Some(Raw::Number(bytes)) => row.store(slot, &bytes[..slot.width as usize]),
         Some(Raw::Bytes(bytes)) if slot.variable => row.replace(&definition.name, slot, Some(bytes))?,
         Some(Raw::Bytes(bytes)) => {

@@ -137,6 +137,21 @@ impl KeyExtractor {
         Some((value, self.fixed?))
     }
 
+    /// The same of one value a column, where these alone are the key and each is of the kind that its column holds.
+    #[inline]
+    fn short_of<'v>(&self, values: impl ExactSizeIterator<Item = ValueRef<'v>>) -> Option<(u128, usize)> {
+        let numbers = self.numbers.as_deref().filter(|_| self.suffix == Suffix::Never)?;
+        if values.len() != numbers.len() {
+            return None;
+        }
+        let mut key = 0;
+        for ((number, column), value) in numbers.iter().zip(&self.columns).zip(values) {
+            let bits = plain_bits(column.column_type, value)?;
+            key = key << (8 * number.width) | u128::from((bits ^ number.flip) & u64::MAX >> (64 - 8 * number.width));
+        }
+        Some((key, self.fixed?))
+    }
+
     /// The columns on which the key depends and which an update can change: those of the index, not the appended
     /// primary key's.
     #[inline]
@@ -200,9 +215,12 @@ impl KeyExtractor {
     /// As there.
     pub fn encode_values<'s, 'v>(
         &self,
-        values: impl ExactSizeIterator<Item = ValueRef<'v>>,
+        values: impl ExactSizeIterator<Item = ValueRef<'v>> + Clone,
         scratch: &'s mut KeyScratch,
     ) -> Result<&'s [u8], SchemaError> {
+        if let Some((value, len)) = self.short_of(values.clone()) {
+            return Ok(scratch.fill(value, len));
+        }
         if values.len() > self.columns.len() {
             return Err(SchemaError::Arity { expected: self.columns.len(), found: values.len() });
         }
@@ -267,6 +285,23 @@ impl KeyColumn {
         let (offset, width) = (self.slot.offset, self.slot.width);
         (!self.slot.is_nullable()).then_some(Number { offset, width, flip: flip ^ inversion })
     }
+}
+
+/// The in-row bits of a number that a column of the type holds as it is, with its sign in front.
+#[inline]
+fn plain_bits(of: ColumnType, value: ValueRef<'_>) -> Option<u64> {
+    let (number, width) = match (of, value) {
+        (ColumnType::I64, ValueRef::Integer(value)) | (ColumnType::Timestamp, ValueRef::Timestamp(value)) => {
+            (value, 64)
+        }
+        (ColumnType::I32, ValueRef::Integer(value)) => (value, 32),
+        (ColumnType::I16, ValueRef::Integer(value)) => (value, 16),
+        (ColumnType::I8, ValueRef::Integer(value)) => (value, 8),
+        (ColumnType::Date, ValueRef::Date(days)) => (days.into(), 32),
+        _ => return None,
+    };
+    let spread = number << (64 - width) >> (64 - width);
+    (spread == number).then_some(number as u64)
 }
 
 /// The columns at these positions, in the default order.

@@ -40,7 +40,7 @@ pub use decimal::{Decimal, Decimal128, DecimalRangeError, ParseDecimalError};
 pub use definition::{
     ColumnDefinition, ColumnOrder, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition,
 };
-pub use dynamic::{build_row, set_value};
+pub use dynamic::{build_row, build_row_of, set_value, set_value_ref};
 pub use enums::{EnumType, EnumVariant};
 pub use error::SchemaError;
 pub use evolution::{ColumnHistory, Evolution, EvolutionError};

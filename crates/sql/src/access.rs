@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 
 use polychron_base::{Error, TableId};
 use polychron_engine::{Insertion, Operations, Scan, Transaction};
-use polychron_schema::{Projection, RowMut, RowRef, SchemaError};
+use polychron_schema::{Projection, RowMut, RowRef};
+
+use crate::exec::Failure;
 
 /// A running transaction of any protocol.
 pub(crate) trait Access {
@@ -29,8 +31,8 @@ pub(crate) trait Access {
         table: TableId,
         key: &[u8],
         projection: &Projection,
-        change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), SchemaError>,
-    ) -> Result<bool, Error>;
+        change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), Failure>,
+    ) -> Result<bool, Failure>;
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error>;
 }
@@ -61,9 +63,9 @@ impl<T: Transaction> Access for RefCell<&mut T> {
         table: TableId,
         key: &[u8],
         projection: &Projection,
-        change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), SchemaError>,
-    ) -> Result<bool, Error> {
-        self.borrow_mut().update_row(table, key, projection, |row| change(row).map_err(Error::from))
+        change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        self.borrow_mut().update_row(table, key, projection, |row| change(row))
     }
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error> {

@@ -1,5 +1,6 @@
 //! Values of SQL as those of columns, and back.
 
+use bumpalo::Bump;
 use polychron_schema::{ColumnType as Stored, ValueRef};
 
 use crate::arrays::Array;
@@ -35,11 +36,8 @@ pub(crate) fn from_stored<'a>(value: ValueRef<'a>, of: Type) -> Datum<'a> {
     }
 }
 
-/// The bytes that a value without text may take.
-pub(crate) const ROOM: usize = 20;
-
-/// The value for a column of the type, if the column can hold it. `room` has what is no text and no number.
-pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, room: &'a mut [u8; ROOM]) -> Option<ValueRef<'a>> {
+/// The value for a column of the type, if the column can hold it. The arena has what is no text and no number.
+pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, arena: &'a Bump) -> Option<ValueRef<'a>> {
     Some(match datum {
         Datum::Null => ValueRef::Null,
         Datum::Bool(value) => ValueRef::Bool(value),
@@ -51,6 +49,7 @@ pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, room: &'a mut [u8; ROO
         Datum::Numeric(value) => match of {
             // One without precision: its units and its scale.
             Stored::FixedBytes { .. } => {
+                let room = arena.alloc([0; 20]);
                 room[..16].copy_from_slice(&value.units().to_le_bytes());
                 room[16..].copy_from_slice(&value.scale().to_le_bytes());
                 ValueRef::Bytes(room)
@@ -67,14 +66,8 @@ pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, room: &'a mut [u8; ROO
         Datum::Date(days) => ValueRef::Date(days),
         Datum::Time(micros) => ValueRef::Integer(micros),
         Datum::Timestamp(micros) => ValueRef::Timestamp(micros),
-        Datum::Uuid(uuid) => {
-            room[..16].copy_from_slice(&uuid);
-            ValueRef::Bytes(&room[..16])
-        }
-        Datum::Interval(interval) => {
-            room[..16].copy_from_slice(&bytes_of(interval));
-            ValueRef::Bytes(&room[..16])
-        }
+        Datum::Uuid(uuid) => ValueRef::Bytes(arena.alloc(uuid)),
+        Datum::Interval(interval) => ValueRef::Bytes(arena.alloc(bytes_of(interval))),
     })
 }
 

@@ -429,9 +429,9 @@ impl Command {
 
 /// Whether a statement reads or changes rows, and nothing else.
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Call, Delete, Insert, Query, Truncate, Update};
+    use ast::Statement::{Call, Delete, Explain, Insert, Query, Truncate, Update};
     match statement {
         Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Call(_)),
+        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Explain { .. } | Call(_)),
     }
 }

@@ -9,7 +9,7 @@ use polychron_engine::Protocol;
 use polychron_engine::definitions::Standing;
 use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::new_number;
+use polychron_sync::{new_number, publish};
 
 use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
 use crate::definitions::{self, Definitions, Kept, Other};
@@ -70,8 +70,8 @@ impl<P: Protocol> SqlDatabase<P> {
 
     fn put(&self, catalog: &mut Arc<Catalog>, change: impl FnOnce(&Catalog) -> Catalog) {
         *catalog = Arc::new(change(catalog));
-        // Release: pairs with `version`.
-        self.version.store(catalog.version, Ordering::Release);
+        // Pairs with `version`, and with what the sessions publish of the tables that they use.
+        publish(&self.version, catalog.version);
     }
 
     /// The version of the catalog. No other database has had it.
@@ -136,9 +136,9 @@ impl<P: Protocol> SqlDatabase<P> {
     }
 
     /// As [`SqlDatabase::enter`], for a statement that this session has entered before.
-    pub(crate) fn enter_again(&self, (tables, version): (&[TableId], u64), slot: &Slot) -> bool {
-        let before = slot.enter(tables);
-        // A definition that closes a table replaces the catalog first, and then locks the slot to look what is used.
+    pub(crate) fn enter_again(&self, (tables, number, version): (&[TableId], u64, u64), slot: &Slot) -> bool {
+        let before = slot.enter_again(tables, number);
+        // A definition that closes a table replaces the catalog first, and then looks what is used.
         let is_same = self.version() == version;
         if !is_same {
             slot.leave(before);

@@ -1,46 +1,111 @@
 //! EXPLAIN: a plan in words, in PostgreSQL's form without costs.
 
+use polychron_base::Abort;
 use sqlparser::ast;
 
 use crate::bind::{AggregateKind, WindowFunction};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
+use crate::exec::profile::{Counts, Profile};
 use crate::expr::Expr;
-use crate::plan::{JoinKind, Node, Plan, Scan, SortKey};
+use crate::plan::{Analyzed, JoinKind, Node, Plan, Scan, SortKey};
 use crate::text::{Zone, write};
 use crate::types::Type;
 
-/// Refuses options that would say more than the plan.
-pub(crate) fn check_options(options: &[ast::UtilityOption]) -> Result<(), SqlError> {
+/// What is wanted of EXPLAIN.
+pub(crate) struct Wanted {
+    /// The statement runs.
+    pub(crate) is_run: bool,
+    /// What its transaction has done is told, too.
+    pub(crate) has_summary: bool,
+}
+
+/// What the options ask for.
+///
+/// # Errors
+/// [`SqlError::unsupported`] where that is not known: times, and what pages cost.
+pub(crate) fn wanted(analyze: bool, options: &[ast::UtilityOption]) -> Result<Wanted, SqlError> {
+    let name = |option: &ast::UtilityOption| option.name.value.to_lowercase();
     let is_off = |option: &ast::UtilityOption| {
         let value = option.arg.as_ref().map_or_else(String::new, ToString::to_string).to_lowercase();
         matches!(value.as_str(), "off" | "false" | "0")
     };
-    let refused = options.iter().find(|option| match option.name.value.to_lowercase().as_str() {
-        "costs" | "verbose" | "settings" | "summary" | "timing" | "buffers" => false,
+    let last = |wanted: &str| options.iter().rfind(|option| name(option) == wanted).map(|option| !is_off(option));
+    let is_run = last("analyze").unwrap_or(analyze);
+    let refused = options.iter().find(|option| match name(option).as_str() {
+        "analyze" | "costs" | "verbose" | "settings" | "summary" => false,
+        "timing" | "buffers" => is_run && !is_off(option),
         "format" => !option.arg.as_ref().is_some_and(|it| it.to_string().eq_ignore_ascii_case("text")),
         _ => !is_off(option),
     });
-    refused.map_or(Ok(()), |option| Err(SqlError::unsupported(format!("EXPLAIN ({option})"))))
+    if let Some(option) = refused {
+        return Err(SqlError::unsupported(format!("EXPLAIN ({option})")));
+    }
+    Ok(Wanted { is_run, has_summary: last("summary").unwrap_or(true) })
 }
 
 /// The lines of a plan.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {
-    let mut out = Out { lines: Vec::new() };
-    match plan {
-        Plan::Query { node, .. } => out.node(node, 0),
-        Plan::Insert { table, source, .. } => out.change("Insert", &table.name, source),
-        Plan::Update { table, source, .. } => out.change("Update", &table.name, source),
-        Plan::Delete { table, source, .. } => out.change("Delete", &table.name, source),
-        // It is refused before.
-        Plan::Call(_) => {}
-        Plan::Truncate(tables) => tables.iter().for_each(|(table, source)| out.change("Truncate", &table.name, source)),
+    let mut out = Out { lines: Vec::new(), profile: None, answered: 0 };
+    out.plan(plan);
+    out.lines
+}
+
+/// The lines of a plan that has run, and has answered with so many rows.
+pub(crate) fn analyzed(analyzed: &Analyzed, profile: &Profile, answered: u64) -> Vec<String> {
+    let mut out = Out { lines: Vec::new(), profile: Some(profile), answered };
+    out.plan(&analyzed.plan);
+    if analyzed.has_summary {
+        out.lines.push(format!("Rows Read: {}", profile.read()));
     }
     out.lines
 }
 
-struct Out {
+/// The conflicts of a transaction: all are counted, and the first ones told.
+#[derive(Debug, Default)]
+pub(crate) struct Conflicts {
+    /// Nobody asks.
+    is_ignored: bool,
+    count: u64,
+    first: Vec<String>,
+}
+
+/// How many conflicts are told.
+const TOLD: usize = 20;
+
+impl Conflicts {
+    /// None so far, of a transaction of these plans.
+    pub(crate) fn of<'p>(mut plans: impl Iterator<Item = &'p Plan>) -> Self {
+        Self { is_ignored: !plans.any(|plan| matches!(plan, Plan::Analyze(_))), ..Self::default() }
+    }
+
+    pub(crate) fn note(&mut self, abort: &Abort) {
+        if self.is_ignored {
+            return;
+        }
+        self.count += 1;
+        if self.first.len() < TOLD {
+            self.first.push(format!("  Conflict: {abort}"));
+        }
+    }
+
+    /// What is said of a transaction that ran this statement, and has committed.
+    pub(crate) fn lines(&self, plan: &Plan) -> Vec<String> {
+        match plan {
+            Plan::Analyze(analyzed) if analyzed.has_summary => {
+                std::iter::once(format!("Attempts: {}", self.count + 1)).chain(self.first.iter().cloned()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+struct Out<'p> {
     lines: Vec<String>,
+    /// What the operators have done, if they have run.
+    profile: Option<&'p Profile>,
+    /// The rows that the plan has answered with.
+    answered: u64,
 }
 
 /// What columns are called: `None` where only positions are known.
@@ -140,10 +205,46 @@ fn in_words(expr: &Expr, names: Names<'_>) -> String {
     }
 }
 
-impl Out {
-    fn line(&mut self, depth: usize, text: String) {
-        let line = if depth == 0 { text } else { format!("{}->  {text}", " ".repeat(depth * 6 - 4)) };
-        self.lines.push(line);
+impl Out<'_> {
+    fn plan(&mut self, plan: &Plan) {
+        match plan {
+            Plan::Query { node, .. } => self.node(node, 0),
+            Plan::Insert { table, source, .. } => self.change("Insert", &table.name, source),
+            Plan::Update { table, source, .. } => self.change("Update", &table.name, source),
+            Plan::Delete { table, source, .. } => self.change("Delete", &table.name, source),
+            Plan::Truncate(tables) => {
+                tables.iter().for_each(|(table, source)| self.change("Truncate", &table.name, source));
+            }
+            Plan::Analyze(analyzed) => self.plan(&analyzed.plan),
+            // It is refused before.
+            Plan::Call(_) => {}
+        }
+    }
+
+    /// The line of an operator, with what that has done.
+    fn line(&mut self, depth: usize, text: &str, node: &Node) {
+        let counts = self.profile.map(|profile| profile.of(node));
+        self.counted(depth, text, counts);
+    }
+
+    fn counted(&mut self, depth: usize, text: &str, counts: Option<Counts>) {
+        let done = match counts {
+            None => String::new(),
+            Some(Counts { loops: 0, .. }) => " (never executed)".to_owned(),
+            Some(counts) => format!(" (actual rows={} loops={})", each(counts.rows, counts.loops), counts.loops),
+        };
+        let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
+        self.lines.push(format!("{arrow}{text}{done}"));
+    }
+
+    /// Tells how many rows a filter has left out.
+    fn left_out(&mut self, filter: &Node, input: &Node, depth: usize) {
+        let Some(profile) = self.profile else { return };
+        let (before, behind) = (profile.of(input), profile.of(filter));
+        if behind.loops > 0 && before.rows > behind.rows {
+            let each = each(before.rows - behind.rows, behind.loops);
+            self.more(depth, format!("Rows Removed by Filter: {each}"));
+        }
     }
 
     fn more(&mut self, depth: usize, text: String) {
@@ -151,63 +252,67 @@ impl Out {
     }
 
     fn change(&mut self, verb: &str, table: &str, source: &Node) {
-        self.line(0, format!("{verb} on {table}"));
+        let counts = self.profile.map(|_| Counts { rows: self.answered, loops: 1 });
+        self.counted(0, &format!("{verb} on {table}"), counts);
         self.node(source, 1);
     }
 
     fn node(&mut self, node: &Node, depth: usize) {
         match node {
-            Node::Nothing => self.line(depth, "Result".to_owned()),
-            Node::Rows(_) => self.line(depth, "Values Scan".to_owned()),
-            Node::Series(_) => self.line(depth, "Function Scan on generate_series".to_owned()),
-            Node::Scan(scan) => self.scan(scan, None, depth),
-            Node::Filter { input, condition } => match &**input {
-                Node::Scan(scan) => self.scan(scan, Some(condition), depth),
-                input => {
-                    self.node(input, depth);
-                    self.more(depth, format!("Filter: {}", in_words(condition, &names_of(input))));
+            Node::Nothing => self.line(depth, "Result", node),
+            Node::Rows(_) => self.line(depth, "Values Scan", node),
+            Node::Series(_) => self.line(depth, "Function Scan on generate_series", node),
+            Node::Scan(scan) => self.scan((scan, node), None, depth),
+            Node::Filter { input, condition } => {
+                match &**input {
+                    Node::Scan(scan) => self.scan((scan, node), Some(condition), depth),
+                    input => {
+                        self.node(input, depth);
+                        self.more(depth, format!("Filter: {}", in_words(condition, &names_of(input))));
+                    }
                 }
-            },
+                self.left_out(node, input, depth);
+            }
             // What a list computes is no operator of its own.
             Node::Project { input, .. } => self.node(input, depth),
             Node::Join { .. } => self.join(node, depth),
             Node::Aggregate { .. } | Node::Window { .. } => self.gathered(node, depth),
             Node::Expand { input, .. } => {
-                self.line(depth, "ProjectSet".to_owned());
+                self.line(depth, "ProjectSet", node);
                 self.node(input, depth + 1);
             }
             Node::Sort { input, keys } => {
-                self.line(depth, "Sort".to_owned());
+                self.line(depth, "Sort", node);
                 self.more(depth, format!("Sort Key: {}", order(keys, &names_of(input))));
                 self.node(input, depth + 1);
             }
             Node::Distinct { input, keys } => {
-                self.line(depth, if keys.is_some() { "Unique" } else { "HashAggregate" }.to_owned());
+                self.line(depth, if keys.is_some() { "Unique" } else { "HashAggregate" }, node);
                 self.node(input, depth + 1);
             }
             Node::Without { left, right, is_except, is_all } => {
                 let all = if *is_all { " All" } else { "" };
-                self.line(depth, format!("HashSetOp {}{all}", if *is_except { "Except" } else { "Intersect" }));
+                self.line(depth, &format!("HashSetOp {}{all}", if *is_except { "Except" } else { "Intersect" }), node);
                 self.node(left, depth + 1);
                 self.node(right, depth + 1);
             }
             Node::Kept { id, input, .. } => {
-                self.line(depth, format!("CTE Scan {id}"));
+                self.line(depth, &format!("CTE Scan {id}"), node);
                 self.node(input, depth + 1);
             }
             Node::Recursive { first, step, .. } => {
-                self.line(depth, "Recursive Union".to_owned());
+                self.line(depth, "Recursive Union", node);
                 self.node(first, depth + 1);
                 self.node(step, depth + 1);
             }
-            Node::Given(_) => self.line(depth, "Copied Rows".to_owned()),
-            Node::Working { id, .. } => self.line(depth, format!("WorkTable Scan {id}")),
+            Node::Given(_) => self.line(depth, "Copied Rows", node),
+            Node::Working { id, .. } => self.line(depth, &format!("WorkTable Scan {id}"), node),
             Node::Limit { input, .. } => {
-                self.line(depth, "Limit".to_owned());
+                self.line(depth, "Limit", node);
                 self.node(input, depth + 1);
             }
             Node::Append(inputs) => {
-                self.line(depth, "Append".to_owned());
+                self.line(depth, "Append", node);
                 inputs.iter().for_each(|input| self.node(input, depth + 1));
             }
         }
@@ -218,7 +323,7 @@ impl Out {
         match node {
             Node::Aggregate { input, groups, sets, .. } => {
                 let name = if groups.is_empty() { "Aggregate" } else { "HashAggregate" };
-                self.line(depth, name.to_owned());
+                self.line(depth, name, node);
                 let names = names_of(input);
                 let is_one = sets.len() == 1;
                 for set in sets.iter().filter(|_| !groups.is_empty()) {
@@ -229,7 +334,7 @@ impl Out {
                 self.node(input, depth + 1);
             }
             Node::Window { input, calls, .. } => {
-                self.line(depth, "WindowAgg".to_owned());
+                self.line(depth, "WindowAgg", node);
                 let has_aggregate = calls.iter().any(|call| matches!(&call.function, WindowFunction::Aggregate(it) if it.kind != AggregateKind::CountRows));
                 if has_aggregate {
                     self.more(depth, "Frame: kept while it grows".to_owned());
@@ -255,7 +360,7 @@ impl Out {
             false if side.is_empty() => "Nested Loop".to_owned(),
             false => format!("Nested Loop{side} Join"),
         };
-        self.line(depth, name);
+        self.line(depth, &name, node);
         if let Some(on) = on {
             self.more(
                 depth,
@@ -266,16 +371,17 @@ impl Out {
         self.node(right, depth + 1);
     }
 
-    fn scan(&mut self, scan: &Scan, condition: Option<&Expr>, depth: usize) {
+    /// A scan, whose line counts what this operator has done.
+    fn scan(&mut self, (scan, node): (&Scan, &Node), condition: Option<&Expr>, depth: usize) {
         let index = &scan.table.indexes[scan.path.index];
         let names = names_of(&Node::Scan(scan.clone()));
         let backward = if scan.path.is_backward { " Backward" } else { "" };
         if !scan.path.is_narrow() && scan.path.is_backward {
-            self.line(depth, format!("Index Scan Backward using {} on {}", index.name, scan.table.name));
+            self.line(depth, &format!("Index Scan Backward using {} on {}", index.name, scan.table.name), node);
         } else if !scan.path.is_narrow() {
-            self.line(depth, format!("Seq Scan on {}", scan.table.name));
+            self.line(depth, &format!("Seq Scan on {}", scan.table.name), node);
         } else {
-            self.line(depth, format!("Index Scan{backward} using {} on {}", index.name, scan.table.name));
+            self.line(depth, &format!("Index Scan{backward} using {} on {}", index.name, scan.table.name), node);
             let column = |position: usize| scan.table.columns[index.columns[position]].name.as_str();
             let equal = scan.path.equal.iter().enumerate();
             let mut parts: Vec<_> =
@@ -295,6 +401,11 @@ impl Out {
             self.more(depth, format!("Filter: {}", in_words(condition, &names)));
         }
     }
+}
+
+/// How many each time, rounded.
+fn each(all: u64, loops: u64) -> u64 {
+    (all + loops / 2) / loops
 }
 
 fn order(keys: &[SortKey], names: Names<'_>) -> String {

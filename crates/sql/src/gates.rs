@@ -2,13 +2,17 @@
 //!
 //! A session notes the tables of a statement before it runs, and then looks whether the catalog is still the one that the statement was bound to. A definition
 //! replaces the catalog by one that says that the table is closed, and then looks at what the sessions have noted. So either the session sees the new
-//! catalog, and binds again, or the definition sees the session, and waits.
+//! catalog, and binds again, or the definition sees the session, and waits. Each publishes a word and then looks at the other's ([`publish`]).
+//!
+//! What is noted stays when the transaction ends, and is in use no longer. A statement that runs again then says by one word that it is.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use polychron_base::TableId;
 use polychron_base::clock::Duration;
 use polychron_engine::limits::{self, Limits};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_sync::publish;
 
 use crate::error::{SqlError, SqlState};
 
@@ -28,14 +32,15 @@ pub(crate) struct Gates {
 pub(crate) struct Slot {
     /// The session's number; no other one has it.
     pub(crate) session: u64,
-    tables: Mutex<Used>,
-}
-
-#[derive(Debug, Default)]
-struct Used {
-    tables: Vec<TableId>,
+    /// 1 while the noted tables are in use.
+    in_use: AtomicU64,
+    /// The bound statement whose tables are noted, and no others; or 0. Here and below only the session looks.
+    noted: AtomicU64,
+    /// How many statements the session has bound.
+    bound: AtomicU64,
     /// It has closed tables, too.
-    has_closed: bool,
+    has_closed: AtomicBool,
+    tables: Mutex<Vec<TableId>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -43,36 +48,87 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Slot {
+    fn new(session: u64) -> Self {
+        let (in_use, noted, bound, has_closed, tables) = Default::default();
+        Self { session, in_use, noted, bound, has_closed, tables }
+    }
+
+    /// The number of a statement that the session binds.
+    pub(crate) fn new_statement(&self) -> u64 {
+        // Relaxed, as of all that only the session looks at.
+        self.bound.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn is_in_use(&self) -> bool {
+        // Acquire: pairs with the release by which a transaction ends.
+        self.in_use.load(Ordering::Acquire) == 1
+    }
+
     /// Notes tables, and tells how many there were before.
     pub(crate) fn enter(&self, tables: &[TableId]) -> usize {
-        let own = &mut lock(&self.tables).tables;
+        self.noted.store(0, Ordering::Relaxed);
+        let mut own = lock(&self.tables);
+        if !self.is_in_use() {
+            own.clear();
+        }
         let before = own.len();
         for table in tables {
             if !own.contains(table) {
                 own.push(*table);
             }
         }
+        drop(own);
+        publish(&self.in_use, 1);
         before
+    }
+
+    /// As [`Slot::enter`], of a bound statement by its number: its tables may still be noted.
+    pub(crate) fn enter_again(&self, tables: &[TableId], statement: u64) -> usize {
+        if self.noted.load(Ordering::Relaxed) != statement {
+            let before = self.enter(tables);
+            if before == 0 {
+                self.noted.store(statement, Ordering::Relaxed);
+            }
+            return before;
+        }
+        if self.is_in_use() {
+            return usize::MAX;
+        }
+        publish(&self.in_use, 1);
+        0
     }
 
     /// Forgets the tables that were noted behind the first ones.
     pub(crate) fn leave(&self, first: usize) {
-        lock(&self.tables).tables.truncate(first);
+        self.noted.store(0, Ordering::Relaxed);
+        lock(&self.tables).truncate(first);
+        if first == 0 {
+            self.end();
+        }
+    }
+
+    /// The noted tables are in use no longer.
+    fn end(&self) {
+        // Release: what the transaction has done comes before it.
+        self.in_use.store(0, Ordering::Release);
     }
 
     pub(crate) fn note_closed(&self) {
-        lock(&self.tables).has_closed = true;
+        self.has_closed.store(true, Ordering::Relaxed);
     }
 
     /// The transaction has ended; whether it has closed tables.
     pub(crate) fn clear(&self) -> bool {
-        let mut own = lock(&self.tables);
-        own.tables.clear();
-        std::mem::take(&mut own.has_closed)
+        self.end();
+        let has_closed = self.has_closed.load(Ordering::Relaxed);
+        if has_closed {
+            self.has_closed.store(false, Ordering::Relaxed);
+        }
+        has_closed
     }
 
     fn uses(&self, tables: &[TableId]) -> bool {
-        lock(&self.tables).tables.iter().any(|table| tables.contains(table))
+        self.is_in_use() && lock(&self.tables).iter().any(|table| tables.contains(table))
     }
 }
 
@@ -81,7 +137,7 @@ impl Gates {
     pub(crate) fn admit(&self) -> Arc<Slot> {
         let mut sessions = lock(&self.sessions);
         sessions.0 += 1;
-        let slot = Arc::new(Slot { session: sessions.0, tables: Mutex::default() });
+        let slot = Arc::new(Slot::new(sessions.0));
         sessions.1.retain(|slot| slot.strong_count() > 0);
         sessions.1.push(Arc::downgrade(&slot));
         slot
@@ -113,5 +169,47 @@ impl Gates {
     /// A table was opened: who waits looks again.
     pub(crate) fn notify(&self) {
         self.changed.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: TableId = TableId::new(1, 1);
+    const OTHER: TableId = TableId::new(1, 2);
+
+    #[test]
+    fn a_statement_that_runs_again_uses_its_tables_alone() {
+        let gates = Gates::default();
+        let slot = gates.admit();
+        let used = || [ONE, OTHER].map(|table| gates.are_used(&[table], 0));
+        assert_eq!((slot.enter_again(&[ONE], 1), used()), (0, [true, false]));
+        assert!(!gates.are_used(&[ONE], slot.session), "a session does not wait for itself");
+        assert_eq!((slot.clear(), used()), (false, [false, false]));
+        assert_eq!((slot.enter_again(&[ONE], 1), used()), (0, [true, false]));
+        // In a transaction the tables of all statements are in use.
+        assert_eq!((slot.enter_again(&[OTHER], 2), used()), (1, [true, true]));
+        slot.leave(1);
+        assert_eq!(used(), [true, false]);
+        let before = slot.enter_again(&[ONE], 1);
+        slot.leave(before);
+        assert_eq!(used(), [true, false], "it was in use before");
+        slot.enter_again(&[OTHER], 2);
+        slot.clear();
+        assert_eq!((slot.enter_again(&[OTHER], 2), used()), (0, [false, true]));
+        let before = slot.enter_again(&[OTHER], 2);
+        slot.leave(before);
+        assert_eq!(used(), [false, true]);
+        slot.leave(0);
+        assert_eq!(used(), [false, false]);
+        assert_eq!((slot.enter_again(&[ONE], 1), used()), (0, [true, false]));
+    }
+
+    #[test]
+    fn what_was_closed_is_told_once() {
+        let slot = Gates::default().admit();
+        slot.note_closed();
+        assert_eq!([slot.clear(), slot.clear()], [true, false]);
     }
 }

@@ -20,6 +20,7 @@ mod error;
 mod exec;
 mod explain;
 mod expr;
+mod finish;
 mod functions;
 mod gates;
 mod interrupts;

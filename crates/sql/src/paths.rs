@@ -1,8 +1,52 @@
-//! Which index of a table answers a condition.
+//! Scans of tables, and which index answers a condition.
+
+use std::sync::Arc;
 
 use crate::catalog::{Index, Table};
 use crate::expr::Expr;
-use crate::plan::Path;
+
+/// Rows of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    pub(crate) table: Arc<Table>,
+    /// The columns that it gives, by their positions in the table.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) path: Path,
+    /// Rows are handed on while the transaction shows them: nothing behind the scan asks it for anything.
+    pub(crate) is_in_place: bool,
+}
+
+impl Scan {
+    /// All columns of all rows.
+    pub(crate) fn whole(table: &Arc<Table>) -> Self {
+        let columns = (0..table.columns.len()).collect();
+        Self { table: table.clone(), columns, path: Path::ALL, is_in_place: false }
+    }
+}
+
+/// Which rows of a table are looked at. The expressions look at no row of the table itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// The position of the index.
+    pub(crate) index: usize,
+    /// What the first columns of its key are equal to.
+    pub(crate) equal: Vec<Expr>,
+    /// The bounds of the column behind these, each with whether it is included.
+    pub(crate) lower: Option<(Expr, bool)>,
+    pub(crate) upper: Option<(Expr, bool)>,
+    /// Whether the last rows of the index come first.
+    pub(crate) is_backward: bool,
+}
+
+impl Path {
+    /// All rows, in the order of their primary keys.
+    pub(crate) const ALL: Self = Self { index: 0, equal: Vec::new(), lower: None, upper: None, is_backward: false };
+
+    /// Whether it has bounds.
+    pub(crate) fn is_narrow(&self) -> bool {
+        !self.equal.is_empty() || self.lower.is_some() || self.upper.is_some()
+    }
+}
 
 /// A comparison of a column with what is known before a row is.
 struct Bound<'e> {

@@ -10,6 +10,7 @@ use crate::catalog::{ForeignKey, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::functions::Function;
+pub(crate) use crate::paths::{Path, Scan};
 use crate::sequences::Drawn;
 use crate::types::ColumnType;
 
@@ -404,39 +405,6 @@ pub(crate) struct SortKey {
     pub(crate) nulls_first: bool,
 }
 
-/// Rows of a table.
-#[derive(Clone, Debug)]
-pub(crate) struct Scan {
-    pub(crate) table: Arc<Table>,
-    /// The columns that it gives, by their positions in the table.
-    pub(crate) columns: Vec<usize>,
-    pub(crate) path: Path,
-}
-
-/// Which rows of a table are looked at. The expressions look at no row of the table itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Path {
-    /// The position of the index.
-    pub(crate) index: usize,
-    /// What the first columns of its key are equal to.
-    pub(crate) equal: Vec<Expr>,
-    /// The bounds of the column behind these, each with whether it is included.
-    pub(crate) lower: Option<(Expr, bool)>,
-    pub(crate) upper: Option<(Expr, bool)>,
-    /// Whether the last rows of the index come first.
-    pub(crate) is_backward: bool,
-}
-
-impl Path {
-    /// All rows, in the order of their primary keys.
-    pub(crate) const ALL: Self = Self { index: 0, equal: Vec::new(), lower: None, upper: None, is_backward: false };
-
-    /// Whether it has bounds.
-    pub(crate) fn is_narrow(&self) -> bool {
-        !self.equal.is_empty() || self.lower.is_some() || self.upper.is_some()
-    }
-}
-
 impl SortKey {
     /// Rising, with NULLs at the end.
     pub(crate) const fn rising(expr: Expr) -> Self {
@@ -479,6 +447,17 @@ pub(crate) enum Plan {
     /// All rows of the tables.
     Truncate(Vec<(Arc<Table>, Node)>),
     Call(Arc<crate::procedures::Call>),
+    /// The plan is run, and answers with what it has done.
+    Analyze(Box<Analyzed>),
+}
+
+/// What EXPLAIN ANALYZE runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Analyzed {
+    pub(crate) plan: Plan,
+    pub(crate) columns: Vec<OutputColumn>,
+    /// Whether it tells of the transaction, too.
+    pub(crate) has_summary: bool,
 }
 
 /// The foreign keys that a change of a table may lead to: by the tables, which may be the same again.
@@ -555,8 +534,12 @@ impl Plan {
     pub(crate) fn in_words(plan: &Self) -> Self {
         let lines = crate::explain::lines(plan).into_iter();
         let rows = lines.map(|line| vec![Expr::Constant(OwnedDatum::Text(line.into()))]).collect();
-        let columns = vec![OutputColumn { name: "QUERY PLAN".to_owned(), of: crate::types::Type::Text.into() }];
-        Self::Query { node: Node::Rows(rows), columns }
+        Self::Query { node: Node::Rows(rows), columns: explained() }
+    }
+
+    /// The plan that runs another one, and tells what that has done.
+    pub(crate) fn analyzing(plan: Self, has_summary: bool) -> Self {
+        Self::Analyze(Box::new(Analyzed { plan, columns: explained(), has_summary }))
     }
 
     /// The statement that it is.
@@ -568,6 +551,7 @@ impl Plan {
             Self::Delete { .. } => "DELETE",
             Self::Truncate(_) => "TRUNCATE TABLE",
             Self::Call(_) => "CALL",
+            Self::Analyze(analyzed) => analyzed.plan.verb(),
         }
     }
 
@@ -577,11 +561,17 @@ impl Plan {
             Self::Query { columns, .. } => columns,
             Self::Truncate(_) => &[],
             Self::Call(call) => &call.columns,
+            Self::Analyze(analyzed) => &analyzed.columns,
             Self::Insert { returning, .. } | Self::Update { returning, .. } | Self::Delete { returning, .. } => {
                 returning.as_ref().map_or(&[], |returning| &returning.names)
             }
         }
     }
+}
+
+/// The column of what EXPLAIN answers.
+fn explained() -> Vec<OutputColumn> {
+    vec![OutputColumn { name: "QUERY PLAN".to_owned(), of: crate::types::Type::Text.into() }]
 }
 
 /// The parts of a condition that all have to hold.

@@ -34,6 +34,8 @@ pub(crate) struct Bound {
     plan: Arc<Plan>,
     parameters: Vec<Type>,
     columns: Arc<[RowColumn]>,
+    /// Its number in the session.
+    number: u64,
     /// The version of the catalog that it is bound to.
     version: u64,
     /// The tables that it uses.
@@ -133,7 +135,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// Whether a bound statement may run as it is; then the tables are in use.
     fn may_run(&self, bound: &Bound) -> bool {
         let is_own = bound.session == self.slot.session && !self.has_defined();
-        is_own && self.database.enter_again((&bound.tables, bound.version), &self.slot)
+        is_own && self.database.enter_again((&bound.tables, bound.number, bound.version), &self.slot)
     }
 
     /// Whether the open transaction has defined something, which the catalog's version does not tell.
@@ -149,7 +151,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.session.check_thread()?;
         let ended = self.limited(|connection| {
             let is_ready = prepared.bound.as_ref().is_some_and(|bound| connection.may_run(bound));
-            let bound = if is_ready { Ok(prepared.bound.clone()) } else { connection.bound_text(&prepared.text) };
+            // It comes back when it has run.
+            let bound = if is_ready { Ok(prepared.bound.take()) } else { connection.bound_text(&prepared.text) };
             match bound {
                 Ok(Some(bound)) => {
                     let ended = connection.run_bound(&bound, parameters);
@@ -183,8 +186,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let Statement { action: Action::Run(plan), parameters, tables } = bound else { return Ok(None) };
         let columns = plan.columns().iter();
         let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
-        let (plan, session) = (Arc::new(plan), self.slot.session);
-        let bound = Arc::new(Bound { plan, parameters, columns, version, tables, session });
+        let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
+        let bound = Arc::new(Bound { plan, parameters, columns, number, version, tables, session });
         if !self.has_defined() {
             self.cache.keep(&text.into(), &bound);
         }

@@ -44,8 +44,16 @@ pub struct Rows {
     notices: Vec<Notice>,
 }
 
+/// How many rows there is room for behind the second one, at least, and how many bytes of text behind the first text. A first row takes what it
+/// needs, because it is often the only one.
+const MORE_ROWS: usize = 16;
+const MORE_BYTES: usize = 256;
+
 /// Appends a text, and tells where it ends.
 fn keep(texts: &mut String, text: &str) -> usize {
+    if !texts.is_empty() && texts.capacity() - texts.len() < text.len() {
+        texts.reserve(text.len().max(MORE_BYTES));
+    }
     texts.push_str(text);
     texts.len()
 }
@@ -81,8 +89,10 @@ impl Rows {
     }
 
     pub(crate) fn push(&mut self, row: &[Datum<'_>]) {
+        if self.cells.capacity() - self.cells.len() < row.len() {
+            self.cells.reserve(row.len() * if self.length == 0 { 1 } else { MORE_ROWS });
+        }
         self.length += 1;
-        self.cells.reserve(row.len());
         for value in row {
             let cell = match *value {
                 Datum::Text(it) => Cell::Text(self.text.len(), keep(&mut self.text, it)),

@@ -24,10 +24,11 @@ use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive, l
 use crate::context::{Now, now};
 use crate::control::Modes;
 use crate::cursors::Cursor;
-use crate::datum::Datum;
+use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
 use crate::exec::foreign_keys::run_deferred;
+use crate::explain::Conflicts;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::resident::{self, Resident};
@@ -280,7 +281,8 @@ impl<W: Interactive + 'static> Session<W> {
         let (now, mut outcomes) = (Now::At(now()), Vec::new());
         let drawn = self.drawn.clone();
         let worker = self.worker().as_deref_mut().expect(AT_HOME);
-        let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
+        let mut conflicts = Conflicts::of(plans.iter().map(|(plan, _)| *plan));
+        let mut run = |transaction: &mut W::Transaction<'_>| {
             outcomes.clear();
             drawn.begin();
             for planned in plans {
@@ -292,7 +294,8 @@ impl<W: Interactive + 'static> Session<W> {
                 ran.inspect_err(|_| drop(outcomes.pop()))?;
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
-        });
+        };
+        let ended = drive::transact_watched(worker, Mode::ReadWrite, &mut run, &mut |abort| conflicts.note(abort));
         let ticket = worker.take_ticket();
         match self.answers.give(ticket, ended) {
             Ok(()) => {}
@@ -301,6 +304,10 @@ impl<W: Interactive + 'static> Session<W> {
                 return Err(error);
             }
             Err(Ended::Engine(error)) => return Err(SqlError::of_engine(error)),
+        }
+        for ((plan, _), outcome) in plans.iter().zip(&mut outcomes) {
+            let lines = conflicts.lines(plan).into_iter();
+            outcome.rows.extend(lines.map(|line| vec![OwnedDatum::Text(line.into())]));
         }
         outcomes.into_iter().for_each(answered);
         Ok(())
@@ -325,26 +332,26 @@ impl<W: Interactive + 'static> Session<W> {
             }
         }
         resident::drop_abandoned();
-        let (asked, mut scratch, drawn) = (Cell::new(None), std::mem::take(&mut self.scratch), self.drawn.clone());
+        let asked = Cell::new(None);
         let now = Now::WhenAsked(&asked);
-        let worker = self.worker().as_deref_mut().expect(AT_HOME);
-        let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
+        self.worker();
+        let Self { worker, drawn, scratch, answers, .. } = self;
+        let worker = worker.as_deref_mut().expect(AT_HOME);
+        let mut conflicts = Conflicts::of(std::iter::once(&**plan));
+        let mut run = |transaction: &mut W::Transaction<'_>| {
             drawn.begin();
-            answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut scratch))?;
+            answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut *scratch))?;
             run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
             Ok(())
-        });
-        self.scratch = scratch;
-        let ended = if self.answers.is_empty() {
-            ended
-        } else {
-            let ticket = self.worker().as_deref_mut().expect(AT_HOME).take_ticket();
-            self.answers.give(ticket, ended)
         };
+        let ended = drive::transact_watched(worker, Mode::ReadWrite, &mut run, &mut |abort| conflicts.note(abort));
+        let ended = if answers.is_empty() { ended } else { answers.give(worker.take_ticket(), ended) };
         ended.map_err(|ended| match ended {
             Ended::Sql(error) => error,
             Ended::Engine(error) => SqlError::of_engine(error),
-        })
+        })?;
+        conflicts.lines(plan).iter().for_each(|line| rows.push(&[Datum::Text(line)]));
+        Ok(())
     }
 
     /// A statement has failed: what the transaction answers with, and is from now on.

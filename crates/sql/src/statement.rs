@@ -15,6 +15,7 @@ use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
+use crate::finish::finished;
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::procedures::Procedure;
@@ -114,8 +115,8 @@ impl Statement {
     ) -> Result<Self, SqlError> {
         let mut binder = Binder::new(catalog, parameters, drawn);
         let action = match statement {
-            ast::Statement::Explain { analyze: false, format: None, statement, options, .. } => {
-                crate::explain::check_options(options.as_deref().unwrap_or_default())?;
+            ast::Statement::Explain { analyze, format: None, statement, options, .. } => {
+                let wanted = crate::explain::wanted(*analyze, options.as_deref().unwrap_or_default())?;
                 if matches!(**statement, ast::Statement::Copy { .. }) {
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"COPY\""));
                 }
@@ -123,6 +124,7 @@ impl Statement {
                 binder.parameters = inner.parameters;
                 match inner.action {
                     Action::Run(Plan::Call(_)) => return Err(SqlError::unsupported("EXPLAIN of CALL")),
+                    Action::Run(plan) if wanted.is_run => Action::Run(Plan::analyzing(plan, wanted.has_summary)),
                     Action::Run(plan) => Action::Run(Plan::in_words(&plan)),
                     _ => return Err(SqlError::unsupported("EXPLAIN of a statement without a plan")),
                 }
@@ -135,6 +137,7 @@ impl Statement {
                 None => define(&mut binder, other)?,
             },
         };
+        let action = if let Action::Run(plan) = action { Action::Run(finished(plan)) } else { action };
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
             let message = format!("could not determine data type of parameter ${}", at + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
@@ -221,6 +224,7 @@ pub(crate) fn answer<T: Transaction>(
     let tag = match plan {
         Plan::Insert { .. } => format!("INSERT 0 {count}"),
         Plan::Truncate(_) | Plan::Call(_) => plan.verb().to_owned(),
+        Plan::Analyze(_) => "EXPLAIN".to_owned(),
         _ => format!("{} {count}", plan.verb()),
     };
     Ok(Outcome { tag, count, columns, rows, notices: scratch.notices })
@@ -271,7 +275,7 @@ fn run<T: Transaction>(
     scratch: &mut Scratch,
     out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
 ) -> Result<u64, Failure> {
-    let arena = Bump::new();
+    let mut arena = scratch.arenas.pop().unwrap_or_default();
     let (access, shared) = (RefCell::new(transaction), Shared::with_arenas(std::mem::take(&mut scratch.arenas)));
     let mut exec = Exec::new(&access, &shared);
     let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
@@ -287,6 +291,7 @@ fn run<T: Transaction>(
             done
         }
     };
-    scratch.arenas = shared.into_arenas();
+    arena.reset();
+    scratch.arenas = shared.into_arenas(arena);
     done
 }

@@ -73,23 +73,17 @@ fn explain() {
     }
     for (statement, wanted) in [
         ("SELECT * FROM t", "Seq Scan on t"),
-        ("SELECT * FROM t WHERE id = 1", "Index Scan using t_pkey on t\n  Index Cond: (id = 1)\n  Filter: (id = 1)"),
+        ("SELECT * FROM t WHERE id = 1", "Index Scan using t_pkey on t\n  Index Cond: (id = 1)"),
         (
             "SELECT * FROM t WHERE a = 1 AND b > 'x' ORDER BY id LIMIT 1",
-            "Limit\n  ->  Sort\n        Sort Key: id\n        ->  Index Scan using ta on t\n              Index Cond: ((a = 1) AND (b > 'x'))\n              Filter: ((a = 1) AND (b > 'x'))",
+            "Limit\n  ->  Sort\n        Sort Key: id\n        ->  Index Scan using ta on t\n              Index Cond: ((a = 1) AND (b > 'x'))\n              Filter: (b > 'x')",
         ),
         ("SELECT * FROM t ORDER BY id DESC LIMIT 1", "Limit\n  ->  Index Scan Backward using t_pkey on t"),
-        (
-            "SELECT * FROM t WHERE a = 1 ORDER BY b",
-            "Index Scan using ta on t\n  Index Cond: (a = 1)\n  Filter: (a = 1)",
-        ),
-        (
-            "SELECT * FROM t WHERE a = 1 ORDER BY b DESC",
-            "Index Scan Backward using ta on t\n  Index Cond: (a = 1)\n  Filter: (a = 1)",
-        ),
+        ("SELECT * FROM t WHERE a = 1 ORDER BY b", "Index Scan using ta on t\n  Index Cond: (a = 1)"),
+        ("SELECT * FROM t WHERE a = 1 ORDER BY b DESC", "Index Scan Backward using ta on t\n  Index Cond: (a = 1)"),
         (
             "SELECT * FROM t WHERE a = 1 ORDER BY b DESC NULLS LAST",
-            "Sort\n  Sort Key: b DESC NULLS LAST\n  ->  Index Scan using ta on t\n        Index Cond: (a = 1)\n        Filter: (a = 1)",
+            "Sort\n  Sort Key: b DESC NULLS LAST\n  ->  Index Scan using ta on t\n        Index Cond: (a = 1)",
         ),
         ("SELECT a, count(*) FROM t GROUP BY a", "HashAggregate\n  Group Key: a\n  ->  Seq Scan on t"),
         ("DELETE FROM t WHERE b IS NULL", "Delete on t\n  ->  Seq Scan on t\n        Filter: (b IS NULL)"),
@@ -102,9 +96,7 @@ fn explain() {
     }
     assert_eq!(answer(&mut connection, "SELECT count(*) FROM t"), "0");
     assert_eq!(answer(&mut connection, "EXPLAIN (COSTS OFF) SELECT 1"), "Result");
-    for refused in ["EXPLAIN ANALYZE SELECT 1", "EXPLAIN (ANALYZE) SELECT 1", "EXPLAIN (FORMAT JSON) SELECT 1"] {
-        assert!(answer(&mut connection, refused).starts_with("ERROR 0A000"), "{refused}");
-    }
+    assert!(answer(&mut connection, "EXPLAIN (FORMAT JSON) SELECT 1").starts_with("ERROR 0A000"));
 }
 
 /// What the last statement of a text answers, in words.
@@ -163,4 +155,4 @@ corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, re
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(copied: copy);
 corpus!(whole_answer: cursors, transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
-corpus!(whole_answer: procedures, procedure_bodies);
+corpus!(whole_answer: procedures, procedure_bodies, points);

@@ -268,3 +268,29 @@ fn the_time_of_a_parameter_is_that_of_the_transaction() {
     assert!(holds("SELECT $1::timestamptz = now()", true));
     assert!(holds("SELECT clock_timestamp() >= now() AND $1::text = 'now'", false));
 }
+
+/// A table is in use while the transaction of a statement is open that ran before, and then no longer.
+#[test]
+fn a_statement_that_runs_again_keeps_its_table() {
+    let (database, mut connection) = connect::<Cicada>();
+    ask(&mut connection, "CREATE TABLE item (id int PRIMARY KEY, n int)", ()).unwrap();
+    ask(&mut connection, "INSERT INTO item VALUES (1, 10)", ()).unwrap();
+    let mut other = Connection::open(&database).unwrap();
+    ask(&mut other, "SET lock_timeout = 10", ()).unwrap();
+    let mut update = connection.prepare("UPDATE item SET n = n + 1 WHERE id = $1").unwrap();
+    for _ in 0..3 {
+        assert_eq!(again(&mut connection, &mut update, (1,)).unwrap().count(), 1);
+    }
+    ask(&mut connection, "BEGIN", ()).unwrap();
+    again(&mut connection, &mut update, (1,)).unwrap();
+    let refused = ask(&mut other, "DROP TABLE item", ()).unwrap_err();
+    assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE, "{refused}");
+    ask(&mut connection, "COMMIT", ()).unwrap();
+    again(&mut connection, &mut update, (1,)).unwrap();
+    ask(&mut other, "ALTER TABLE item ADD COLUMN more int DEFAULT 7", ()).unwrap();
+    assert_eq!(again(&mut connection, &mut update, (1,)).unwrap().count(), 1);
+    let row: (i32, i32, i32) = ask(&mut other, "SELECT * FROM item", ()).unwrap().only().unwrap();
+    assert_eq!(row, (1, 16, 7));
+    ask(&mut other, "DROP TABLE item", ()).unwrap();
+    assert_eq!(again(&mut connection, &mut update, (1,)).unwrap_err().state(), SqlState::UNDEFINED_TABLE);
+}

@@ -14,7 +14,7 @@ use crate::catalog::{Column, Identity, Table, taken};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::outcome::Notice;
-use crate::plan::{Node, Path, Scan};
+use crate::plan::{Node, Scan};
 use crate::sequences::{BLOCK, Draw, ROW_BLOCKS};
 use crate::statement::{Action, Definition, NewObject};
 
@@ -142,8 +142,7 @@ impl Binder<'_> {
                 }
             });
         }
-        let columns = (0..table.columns.len()).collect();
-        let scan = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+        let scan = Node::Scan(Scan::whole(table));
         new.source = Some(Node::Project { input: Box::new(scan), columns: values });
         objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
         definition.tables.push(new);

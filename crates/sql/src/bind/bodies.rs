@@ -13,6 +13,7 @@ use super::variables::{Field, Variable, Variables, What};
 use crate::casts::{self, Place};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::finish::finished;
 use crate::plan::Plan;
 use crate::procedures::statements::{Block, Into as Targets, Kind, Raise, Statement, Target};
 use crate::procedures::tree::{Act, Destination, Put, Query, Raising, Routine, Slot, Step, Value};
@@ -65,7 +66,7 @@ impl Binder<'_> {
     /// A plan that has parameters for variables.
     fn plan_in_body(&mut self, statement: &ast::Statement) -> Result<Plan, SqlError> {
         match self.statement(statement)? {
-            Some(Action::Run(plan)) => Ok(plan),
+            Some(Action::Run(plan)) => Ok(finished(plan)),
             _ => {
                 let words: Vec<_> = statement.to_string().split_whitespace().take(2).map(str::to_owned).collect();
                 Err(SqlError::unsupported(format!("the statement {} in a procedure", words.join(" "))))

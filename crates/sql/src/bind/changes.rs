@@ -13,9 +13,7 @@ use crate::catalog::{Column, Identity, Index, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::outcome::Notice;
-use crate::plan::{
-    Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Path, Plan, Returning, Scan, conjuncts,
-};
+use crate::plan::{Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Plan, Returning, Scan, conjuncts};
 use crate::sequences::{Draw, ROW_BLOCKS, SequenceDefinition};
 use crate::statement::{Action, Definition, NewObject};
 use crate::types::Type;
@@ -149,7 +147,8 @@ impl Binder<'_> {
         if is_to {
             let named = columns.iter().map(|&at| &table.columns[at]);
             let named = named.map(|column| OutputColumn { name: column.name.clone(), of: column.of }).collect();
-            return Ok(Plan::Query { node: Node::Scan(Scan { table, columns, path: Path::ALL }), columns: named });
+            let scan = Scan { columns, ..Scan::whole(&table) };
+            return Ok(Plan::Query { node: Node::Scan(scan), columns: named });
         }
         // Columns with numbers of their own take what is given.
         let overriding = Some(ast::InsertOverriding::System);
@@ -295,8 +294,7 @@ impl Binder<'_> {
                     .with_detail(detail)
                     .with_hint(hint));
             }
-            let columns = (0..table.columns.len()).collect();
-            let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+            let node = Node::Scan(Scan::whole(&table));
             tables.push((table, node));
             at += 1;
         }
@@ -352,8 +350,7 @@ impl Binder<'_> {
         scope: Scope,
         condition: Option<&ast::Expr>,
     ) -> Result<Node, SqlError> {
-        let columns = (0..table.columns.len()).collect();
-        let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+        let node = Node::Scan(Scan::whole(table));
         let Some(condition) = condition else { return Ok(node) };
         let mut parts = Vec::new();
         self.place = "WHERE";

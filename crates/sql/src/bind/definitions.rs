@@ -9,7 +9,7 @@ use crate::casts::Place;
 use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, ROW_NUMBER, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Node, Path, Scan};
+use crate::plan::{Node, Scan};
 use crate::statement::{Definition, NewObject, NewObjects};
 use crate::types::{Bound, ColumnType, Type};
 
@@ -28,8 +28,7 @@ impl NewTable {
     pub(crate) fn with_index(table: &std::sync::Arc<Table>, index: IndexDefinition) -> Self {
         let name = table.name.clone();
         let definition = table.definition.clone().with_name(name.clone()).with_index(index);
-        let columns = (0..table.columns.len()).collect();
-        let source = Some(Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL }));
+        let source = Some(Node::Scan(Scan::whole(table)));
         Self { name, definition, description: table.description.clone(), source }
     }
 }

@@ -11,7 +11,7 @@ use crate::casts::Place;
 use crate::catalog::{ForeignAction, Table};
 use crate::error::SqlError;
 use crate::expr::{Expr, Typed};
-use crate::plan::{ForeignKeys, Link, Node, Path, Scan, TableKeys};
+use crate::plan::{ForeignKeys, Link, Node, Scan, TableKeys};
 use crate::types::ColumnType;
 
 impl Binder<'_> {
@@ -86,7 +86,6 @@ impl Binder<'_> {
             ];
             parts.push(self.within(Scope::default(), |binder| binder.equality(sides))?);
         }
-        let columns = (0..table.columns.len()).collect();
-        Ok(filtered(Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL }), parts))
+        Ok(filtered(Node::Scan(Scan::whole(table)), parts))
     }
 }

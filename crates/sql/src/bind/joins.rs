@@ -10,7 +10,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
 use crate::paths;
-use crate::plan::{JoinKind, Node, Path, Scan, all_of, conjuncts};
+use crate::plan::{JoinKind, Node, Scan, all_of, conjuncts};
 use crate::types::Type;
 
 /// How many tables a FROM may have.
@@ -100,8 +100,7 @@ impl Binder<'_> {
                     column.origin = Some((table.clone(), at));
                     column.is_hidden = table.columns[at].is_hidden;
                 });
-                let columns = (0..table.columns.len()).collect();
-                let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+                let node = Node::Scan(Scan::whole(&table));
                 Ok(Source { node, scope })
             }
             TableFactor::Table { name, alias, args: Some(arguments), with_ordinality, .. } => {
@@ -422,7 +421,7 @@ pub(super) fn kept_by_keys(node: Node) -> Node {
 }
 
 /// An expression over both sides as one over the right side, which sees the left row as the next outer one.
-fn beyond(mut expr: Expr, left_width: usize) -> Expr {
+pub(crate) fn beyond(mut expr: Expr, left_width: usize) -> Expr {
     let _ = expr.replace(&mut |it| {
         match it {
             Expr::Column(at) if *at < left_width => *it = Expr::Outer { level: 1, column: *at },

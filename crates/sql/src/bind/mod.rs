@@ -44,6 +44,7 @@ use crate::sequences::Drawn;
 use crate::types::Type;
 
 pub(crate) use definitions::{NewTable, create_index, stored};
+pub(crate) use joins::beyond;
 pub(crate) use scope::{Scope, ScopeColumn};
 pub(crate) use system::{DATABASE, Names, ROLE};
 pub(crate) use types::column_type;

@@ -2,31 +2,40 @@
 
 use std::sync::Arc;
 
+use bumpalo::Bump;
 use hashbrown::HashSet;
 use polychron_base::{Error, IndexId};
 use polychron_engine::Insertion;
-use polychron_schema::{KeyScratch, Projection, RowBuffer, Value, build_row, set_value};
+use polychron_schema::{KeyScratch, Projection, RowBuffer, ValueRef, build_row_of, set_value_ref};
 
 use super::foreign_keys::Notes;
+use super::scans::{is_point, point_key, values as scan_values};
 use super::{Exec, Failure, Flow, Sink, projected, run};
 use crate::catalog::Table;
-use crate::codec::{ROOM, to_stored};
+use crate::codec::to_stored;
 use crate::context::Context;
-use crate::datum::{Datum, OwnedDatum};
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::{Condition, ForeignKeys, Node, OnConflict, OnConflictUpdate, Path, Returning, Scan};
 use crate::text::{self, Zone};
 
-/// All columns of a row.
-pub(super) type Row = Vec<OwnedDatum>;
+/// All columns of a row, in the memory of the statement.
+pub(super) type Row<'a> = &'a [Datum<'a>];
 
 /// The rows of a plan, all of them before the first one is changed: a statement never meets rows that it has made itself.
-pub(super) fn gathered(source: &Node, exec: &mut Exec<'_>, context: &Context<'_>) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
+pub(super) fn gathered<'a>(
+    source: &Node,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    arena: &'a Bump,
+) -> Result<bumpalo::collections::Vec<'a, Row<'a>>, Failure> {
+    let mut rows = bumpalo::collections::Vec::new_in(arena);
     run(source, exec, context, &mut |exec, row| {
         exec.keep(row)?;
-        rows.push(row.iter().map(|datum| datum.owned()).collect());
+        let mut own = bumpalo::collections::Vec::with_capacity_in(row.len(), arena);
+        own.extend(row.iter().map(|datum| datum.within(arena)));
+        rows.push(own.into_bump_slice());
         Ok(Flow::More)
     })?;
     Ok(rows)
@@ -34,15 +43,14 @@ pub(super) fn gathered(source: &Node, exec: &mut Exec<'_>, context: &Context<'_>
 
 fn answered(
     returning: Option<&Returning>,
-    row: &[OwnedDatum],
+    row: &[Datum<'_>],
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<(), Failure> {
     let Some(returning) = returning else { return Ok(()) };
     let arena = exec.take_arena();
-    let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
-    projected(&returning.columns, &row, exec, &context.with_arena(&arena), out)?;
+    projected(&returning.columns, row, exec, &context.with_arena(&arena), out)?;
     exec.give_arena(arena);
     Ok(())
 }
@@ -62,7 +70,7 @@ pub(super) fn insert(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
-    let (mut notes, rows) = (Notes::new(keys), gathered(source, exec, context)?);
+    let (mut notes, rows) = (Notes::new(keys), gathered(source, exec, context, context.arena)?);
     if keys.is_copy {
         // As PostgreSQL has it: no key is looked at before all rows of a batch are checked.
         for (at, row) in rows.iter().enumerate() {
@@ -70,51 +78,49 @@ pub(super) fn insert(
         }
     }
     let mut at = 0;
-    let inserted = insert_rows((target, &mut notes), (rows, &mut at), on_conflict, exec, context, out);
+    let inserted = insert_rows((target, &mut notes), (&rows, &mut at), on_conflict, exec, context, out);
     let count = inserted.map_err(|failure| failure.at_row(at))?;
     notes.finish(exec, context)?;
     Ok(count)
 }
 
 /// Inserts rows; `at` is the one under way.
-fn insert_rows(
-    (target, notes): (&Target<'_>, &mut Notes<'_>),
-    (rows, at): (Vec<Row>, &mut usize),
+fn insert_rows<'a>(
+    (target, notes): (&Target<'_>, &mut Notes<'_, 'a>),
+    (rows, at): (&[Row<'a>], &mut usize),
     on_conflict: &OnConflict,
     exec: &mut Exec<'_>,
-    context: &Context<'_>,
+    context: &Context<'a>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
     let (mut count, table) = (0, target.table);
     // The keys that the statement has written, where it may meet them again.
     let mut written = HashSet::new();
-    for (number, row) in rows.into_iter().enumerate() {
+    for (number, &row) in rows.iter().enumerate() {
         *at = number;
         exec.tick()?;
         if !notes.is_copy() {
-            target.check(&row, exec, context)?;
+            target.check(row, exec, context)?;
         }
-        let (key, stored) = stored(table, &row)?;
-        let row = match exec.access.insert(table.id, &key, stored.as_row())? {
+        let row = match insert_row(table, row, exec)? {
             Insertion::Inserted => {
-                notes.inserted(table, &row);
+                notes.inserted(table, row);
                 row
             }
             Insertion::Duplicate(index) => {
-                let taken = || duplicate(table, index, &row, context.zone);
+                let taken = || duplicate(table, index, row, context.zone);
                 match on_conflict {
                     OnConflict::Fail => return Err(taken().into()),
                     OnConflict::Skip(None) => continue,
-                    OnConflict::Skip(Some(at)) => match existing(table, *at, &row, exec, context)? {
+                    OnConflict::Skip(Some(at)) => match existing(table, *at, row, exec, context)? {
                         Some(_) => continue,
                         None => return Err(taken().into()),
                     },
                     OnConflict::Update(update) => {
-                        let old = existing(table, update.index, &row, exec, context)?.ok_or_else(taken)?;
-                        let before = notes.needs_old(table).then(|| old.clone());
+                        let old = existing(table, update.index, row, exec, context)?.ok_or_else(taken)?;
                         match update_existing(target, update, (old, row), &written, exec, context)? {
                             Some(new) => {
-                                before.map_or(Ok(()), |old| notes.updated(table, (old, &new), exec))?;
+                                notes.updated(table, (old, new), exec)?;
                                 new
                             }
                             None => continue,
@@ -124,54 +130,53 @@ fn insert_rows(
             }
         };
         if matches!(on_conflict, OnConflict::Update(_)) {
-            written.insert(key_of(table, &row)?);
+            written.insert(key_of(table, row, &mut KeyScratch::new(), context.arena)?.to_vec());
         }
         count += 1;
-        answered(target.returning, &row, exec, context, out)?;
+        answered(target.returning, row, exec, context, out)?;
     }
     Ok(count)
 }
 
 /// The row that has the same key of an index.
-fn existing(
+fn existing<'a>(
     table: &Arc<Table>,
     index: usize,
-    row: &[OwnedDatum],
+    row: &[Datum<'_>],
     exec: &mut Exec<'_>,
-    context: &Context<'_>,
-) -> Result<Option<Row>, Failure> {
-    let equal = table.indexes[index].columns.iter().map(|&column| Expr::Constant(row[column].clone())).collect();
-    let columns = (0..table.columns.len()).collect();
-    let scan = Scan { table: table.clone(), columns, path: Path { index, equal, ..Path::ALL } };
-    Ok(gathered(&Node::Scan(scan), exec, context)?.pop())
+    context: &Context<'a>,
+) -> Result<Option<Row<'a>>, Failure> {
+    let equal = table.indexes[index].columns.iter().map(|&column| Expr::Constant(row[column].owned())).collect();
+    let scan = Scan { path: Path { index, equal, ..Path::ALL }, is_in_place: true, ..Scan::whole(table) };
+    Ok(gathered(&Node::Scan(scan), exec, context, context.arena)?.pop())
 }
 
 /// Changes the row that is there as ON CONFLICT says. `None`: its condition does not hold.
-fn update_existing(
+fn update_existing<'a>(
     target: &Target<'_>,
     update: &OnConflictUpdate,
-    (old, excluded): (Row, Row),
+    (old, excluded): (Row<'a>, Row<'a>),
     written: &HashSet<Vec<u8>>,
     exec: &mut Exec<'_>,
-    context: &Context<'_>,
-) -> Result<Option<Row>, Failure> {
+    context: &Context<'a>,
+) -> Result<Option<Row<'a>>, Failure> {
     let arena = exec.take_arena();
-    let context = context.with_arena(&arena);
-    let both: Vec<_> = old.iter().chain(&excluded).map(OwnedDatum::get).collect();
+    let inner = context.with_arena(&arena);
+    let both = [old, excluded].concat();
     if let Some(condition) = &update.condition
-        && !condition.holds(&both, &context)?
+        && !condition.holds(&both, &inner)?
     {
         return Ok(None);
     }
-    if written.contains(&key_of(target.table, &old)?) {
+    if written.contains(key_of(target.table, old, &mut KeyScratch::new(), &arena)?) {
         let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
         let hint =
             "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
         return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).with_hint(hint).into());
     }
-    let values = update.values.iter().map(|value| value.eval(&both, &context).map(Datum::owned));
-    let values = values.collect::<Result<Vec<_>, _>>()?;
-    let new = change(target, old, (&update.set, values), exec, &context)?;
+    let values = update.values.iter().map(|value| Ok(value.eval(&both, &inner)?.within(context.arena)));
+    let values = values.collect::<Result<Vec<_>, SqlError>>()?;
+    let new = change(target, old, (&update.set, &values), exec, context)?;
     exec.give_arena(arena);
     Ok(Some(new))
 }
@@ -184,64 +189,142 @@ pub(super) fn update(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
+    let width = target.table.columns.len();
+    if let Some((scan, columns)) = alone(source, keys, exec)
+        && let Some(values) = columns.get(width..).filter(|values| values.len() == set.len())
+        && !is_of_key(target.table, set)
+    {
+        return update_alone(target, (scan, values), set, exec, context, out);
+    }
     let (mut count, mut notes) = (0, Notes::new(keys));
-    for mut row in gathered(source, exec, context)? {
+    for row in gathered(source, exec, context, context.arena)? {
         exec.tick()?;
-        let values = row.split_off(target.table.columns.len());
-        let old = notes.needs_old(target.table).then(|| row.clone());
-        let row = change(target, row, (set, values), exec, context)?;
-        old.map_or(Ok(()), |old| notes.updated(target.table, (old, &row), exec))?;
+        let (old, values) = row.split_at(width);
+        let new = change(target, old, (set, values), exec, context)?;
+        notes.updated(target.table, (old, new), exec)?;
         count += 1;
-        answered(target.returning, &row, exec, context, out)?;
+        answered(target.returning, new, exec, context, out)?;
     }
     notes.finish(exec, context)?;
     Ok(count)
 }
 
-/// Sets columns of a row, and answers the new row.
-pub(super) fn change(
+/// A row that is found by its key and of which foreign keys want to know nothing: it is changed where it is found. With the expressions over it.
+fn alone<'p>(source: &'p Node, keys: &ForeignKeys, exec: &Exec<'_>) -> Option<(&'p Scan, &'p [Expr])> {
+    let (scan, columns) = match source {
+        Node::Scan(scan) => (scan, &[][..]),
+        Node::Project { input, columns } => match &**input {
+            Node::Scan(scan) => (scan, &columns[..]),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_known = keys.tables.contains_key(&scan.table.id);
+    // Operators tell what they have done only where they run.
+    let is_alone = is_point(scan) && scan.is_in_place && !is_known && exec.shared.profile.get().is_none();
+    is_alone.then_some((scan, columns))
+}
+
+fn is_of_key(table: &Table, set: &[usize]) -> bool {
+    set.iter().any(|column| table.primary().columns.contains(column))
+}
+
+/// Changes the row of a key, if there is one.
+fn update_alone(
     target: &Target<'_>,
-    mut row: Row,
-    (set, values): (&[usize], Vec<OwnedDatum>),
+    (scan, exprs): (&Scan, &[Expr]),
+    set: &[usize],
     exec: &mut Exec<'_>,
     context: &Context<'_>,
-) -> Result<Row, Failure> {
-    let table = target.table;
-    let old = key_of(table, &row)?;
-    set.iter().zip(values).for_each(|(&column, value)| row[column] = value);
-    target.check(&row, exec, context)?;
-    if set.iter().any(|column| table.primary().columns.contains(column)) {
+    out: &mut Sink<'_>,
+) -> Result<u64, Failure> {
+    let (table, arena, mut scratch, mut new) = (target.table, context.arena, KeyScratch::new(), None);
+    let Some(key) = point_key(scan, context, &mut scratch)? else { return Ok(0) };
+    let keeps_row = target.returning.is_some() || table.indexes.len() > 1;
+    let access = exec.access;
+    let changed = access.update(table.id, key, &Projection::ALL, &mut |row| {
+        let mut own = bumpalo::collections::Vec::with_capacity_in(table.columns.len(), arena);
+        own.extend(scan_values(scan, row.as_row()));
+        let mut values = bumpalo::collections::Vec::with_capacity_in(set.len(), arena);
+        for value in exprs {
+            values.push(value.eval(&own, context)?.within(arena));
+        }
+        set.iter().zip(&values).for_each(|(&column, value)| own[column] = *value);
+        target.check(&own, exec, context)?;
+        if keeps_row {
+            let mut kept = bumpalo::collections::Vec::with_capacity_in(own.len(), arena);
+            kept.extend(own.iter().map(|value| value.within(arena)));
+            new = Some(kept.into_bump_slice());
+        }
+        drop(own);
+        for (&column, value) in set.iter().zip(values) {
+            let value = value_of(table, column, value, arena)?;
+            set_value_ref(row, &table.layout, column, value).map_err(Error::from)?;
+        }
+        Ok(())
+    });
+    let row = new.unwrap_or_default();
+    let found = changed.map_err(|failure| taken(failure, table, row, context))?;
+    if found {
+        answered(target.returning, row, exec, context, out)?;
+    }
+    Ok(found.into())
+}
+
+/// The error of an update that a unique index may have refused.
+fn taken(failure: Failure, table: &Table, row: &[Datum<'_>], context: &Context<'_>) -> Failure {
+    match failure {
+        Failure::Engine(Error::Duplicate(taken)) => duplicate(table, taken.index, row, context.zone).into(),
+        other => other,
+    }
+}
+
+/// Sets columns of a row, and answers the new row.
+pub(super) fn change<'a>(
+    target: &Target<'_>,
+    old: Row<'a>,
+    (set, values): (&[usize], &[Datum<'a>]),
+    exec: &mut Exec<'_>,
+    context: &Context<'a>,
+) -> Result<Row<'a>, Failure> {
+    let (table, mut scratch) = (target.table, KeyScratch::new());
+    let key = key_of(table, old, &mut scratch, context.arena)?;
+    let row = context.arena.alloc_slice_copy(old);
+    set.iter().zip(values).for_each(|(&column, value)| row[column] = *value);
+    let row = &*row;
+    target.check(row, exec, context)?;
+    if is_of_key(table, set) {
         // A row under another key is another row.
-        let (key, stored) = stored(table, &row)?;
-        exec.access.delete(table.id, &old)?;
-        if let Insertion::Duplicate(index) = exec.access.insert(table.id, &key, stored.as_row())? {
-            return Err(duplicate(table, index, &row, context.zone).into());
+        exec.access.delete(table.id, key)?;
+        if let Insertion::Duplicate(index) = insert_row(table, row, exec)? {
+            return Err(duplicate(table, index, row, context.zone).into());
         }
         return Ok(row);
     }
-    let values = set.iter().map(|&column| Ok((column, value_of(table, column, row[column].get())?)));
-    let values: Vec<(usize, Value)> = values.collect::<Result<_, SqlError>>()?;
-    let changed = exec.access.update(table.id, &old, &Projection::ALL, &mut |row| {
-        values.iter().try_for_each(|(column, value)| set_value(row, &table.layout, *column, value))
-    });
-    if let Err(Error::Duplicate(taken)) = &changed {
-        return Err(duplicate(table, taken.index, &row, context.zone).into());
+    let mut values = bumpalo::collections::Vec::with_capacity_in(set.len(), context.arena);
+    for &column in set {
+        values.push((column, value_of(table, column, row[column], context.arena)?));
     }
-    changed?;
+    let changed = exec.access.update(table.id, key, &Projection::ALL, &mut |row| {
+        let mut values = values.iter();
+        Ok(values
+            .try_for_each(|(column, value)| set_value_ref(row, &table.layout, *column, *value))
+            .map_err(Error::from)?)
+    });
+    changed.map_err(|failure| taken(failure, table, row, context))?;
     Ok(row)
 }
 
 impl Target<'_> {
     /// Whether a row may be written: first what is NULL, then what the CHECKs say.
-    fn check(&self, row: &[OwnedDatum], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
+    fn check(&self, row: &[Datum<'_>], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
         check_nulls(self.table, row, context.zone)?;
         if self.checks.is_empty() {
             return Ok(());
         }
         let arena = exec.take_arena();
-        let values: Vec<_> = row.iter().map(OwnedDatum::get).collect();
         for check in self.checks {
-            if let Datum::Bool(false) = check.holds.eval(&values, &context.with_arena(&arena))? {
+            if let Datum::Bool(false) = check.holds.eval(row, &context.with_arena(&arena))? {
                 let (table, name) = (&self.table.name, &check.name);
                 let message = format!("new row for relation \"{table}\" violates check constraint \"{name}\"");
                 let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
@@ -260,57 +343,69 @@ pub(super) fn delete(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
+    if let Some((scan, _)) = alone(source, keys, exec).filter(|_| returning.is_none()) {
+        let mut scratch = KeyScratch::new();
+        let Some(key) = point_key(scan, context, &mut scratch)? else { return Ok(0) };
+        return Ok(exec.access.delete(table.id, key)?.into());
+    }
     let (mut count, mut notes) = (0, Notes::new(keys));
-    for row in gathered(source, exec, context)? {
+    for row in gathered(source, exec, context, context.arena)? {
         exec.tick()?;
-        let key = key_of(table, &row)?;
-        exec.access.delete(table.id, &key)?;
+        let mut scratch = KeyScratch::new();
+        exec.access.delete(table.id, key_of(table, row, &mut scratch, context.arena)?)?;
         count += 1;
-        answered(returning, &row, exec, context, out)?;
+        answered(returning, row, exec, context, out)?;
         notes.deleted(table, row, exec)?;
     }
     notes.finish(exec, context)?;
     Ok(count)
 }
 
-/// A row's key and bytes.
-fn stored(table: &Table, row: &[OwnedDatum]) -> Result<(Vec<u8>, RowBuffer), Failure> {
-    let values = row.iter().enumerate().map(|(column, datum)| value_of(table, column, datum.get()));
-    let values: Vec<_> = values.collect::<Result<_, _>>()?;
-    let mut buffer = RowBuffer::new();
-    build_row(&table.layout, &values, &mut buffer).map_err(|error| limit(error.to_string()))?;
-    let mut scratch = KeyScratch::new();
+/// Inserts a row.
+fn insert_row(table: &Table, row: &[Datum<'_>], exec: &mut Exec<'_>) -> Result<Insertion, Failure> {
+    let (arena, mut buffer, mut scratch) = (exec.take_arena(), RowBuffer::new(), KeyScratch::new());
+    let mut values = bumpalo::collections::Vec::with_capacity_in(row.len(), &arena);
+    for (column, datum) in row.iter().enumerate() {
+        values.push(value_of(table, column, *datum, &arena)?);
+    }
+    build_row_of(&table.layout, &values, &mut buffer).map_err(|error| limit(error.to_string()))?;
+    drop(values);
+    exec.give_arena(arena);
     let key = table.primary().keys.extract(buffer.as_row(), &mut scratch);
-    let key = key.map_err(|error| limit(error.to_string()))?.to_vec();
-    Ok((key, buffer))
+    let key = key.map_err(|error| limit(error.to_string()))?;
+    Ok(exec.access.insert(table.id, key, buffer.as_row())?)
 }
 
 fn limit(message: String) -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
 }
 
-pub(super) fn key_of(table: &Table, row: &[OwnedDatum]) -> Result<Vec<u8>, Failure> {
+/// The primary key of a row.
+pub(super) fn key_of<'s>(
+    table: &Table,
+    row: &[Datum<'_>],
+    scratch: &'s mut KeyScratch,
+    arena: &Bump,
+) -> Result<&'s [u8], Failure> {
     let primary = table.primary();
-    let values = primary.columns.iter().map(|&column| value_of(table, column, row[column].get()));
-    let values: Vec<_> = values.collect::<Result<_, _>>()?;
-    let mut scratch = KeyScratch::new();
-    let key = primary.keys.encode_key(&values, &mut scratch);
-    Ok(key.map_err(|error| limit(error.to_string()))?.to_vec())
+    let mut values = bumpalo::collections::Vec::with_capacity_in(primary.columns.len(), arena);
+    for &column in &primary.columns {
+        values.push(value_of(table, column, row[column], arena)?);
+    }
+    let key = primary.keys.encode_values(values.iter().copied(), scratch);
+    Ok(key.map_err(|error| limit(error.to_string()))?)
 }
 
-fn value_of(table: &Table, column: usize, datum: Datum<'_>) -> Result<Value, SqlError> {
-    let mut room = [0; ROOM];
-    let of = table.layout.columns()[column].column_type;
-    let out_of_range = || {
+fn value_of<'a>(table: &Table, column: usize, datum: Datum<'a>, arena: &'a Bump) -> Result<ValueRef<'a>, SqlError> {
+    to_stored(datum, table.layout.columns()[column].column_type, arena).ok_or_else(|| {
         let base = table.columns[column].of.base;
         SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{base} out of range"))
-    };
-    to_stored(datum, of, &mut room).map(|value| value.to_value()).ok_or_else(out_of_range)
+    })
 }
 
 /// The row in words, as PostgreSQL shows one that fails.
-pub(super) fn shown(row: &[OwnedDatum], columns: impl Iterator<Item = usize>, table: &Table, zone: &Zone) -> String {
-    let values = columns.map(|column| match row[column].get() {
+pub(super) fn shown(row: &[Datum<'_>], columns: impl Iterator<Item = usize>, table: &Table, zone: &Zone) -> String {
+    let values = columns.map(|column| match row[column] {
         Datum::Null => "null".to_owned(),
         value => {
             let mut shown = String::new();
@@ -321,9 +416,9 @@ pub(super) fn shown(row: &[OwnedDatum], columns: impl Iterator<Item = usize>, ta
     values.collect::<Vec<_>>().join(", ")
 }
 
-fn check_nulls(table: &Table, row: &[OwnedDatum], zone: &Zone) -> Result<(), SqlError> {
+fn check_nulls(table: &Table, row: &[Datum<'_>], zone: &Zone) -> Result<(), SqlError> {
     let mut columns = table.columns.iter().zip(row);
-    let Some((column, _)) = columns.find(|(column, value)| !column.nullable && value.get().is_null()) else {
+    let Some((column, _)) = columns.find(|(column, value)| !column.nullable && value.is_null()) else {
         return Ok(());
     };
     let message =
@@ -331,11 +426,11 @@ fn check_nulls(table: &Table, row: &[OwnedDatum], zone: &Zone) -> Result<(), Sql
     Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(failing(table, row, zone)))
 }
 
-fn failing(table: &Table, row: &[OwnedDatum], zone: &Zone) -> String {
+fn failing(table: &Table, row: &[Datum<'_>], zone: &Zone) -> String {
     format!("Failing row contains ({}).", shown(row, table.visible().map(|(at, _)| at), table, zone))
 }
 
-fn duplicate(table: &Table, index: IndexId, row: &[OwnedDatum], zone: &Zone) -> SqlError {
+fn duplicate(table: &Table, index: IndexId, row: &[Datum<'_>], zone: &Zone) -> SqlError {
     let index = table.indexes.iter().find(|it| it.id == index).unwrap_or_else(|| table.primary());
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     let (names, values) = (table.names(&index.columns), shown(row, index.columns.iter().copied(), table, zone));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use polychron_engine::Transaction;
+use polychron_schema::KeyScratch;
 
 use super::changes::{Row, Target, change, gathered, key_of, shown};
 use super::{Exec, Failure, Shared};
@@ -20,11 +21,11 @@ use crate::plan::{ForeignKeys, Link, Node};
 use crate::text::Zone;
 
 /// What is still to be looked at.
-enum Note {
+enum Note<'a> {
     /// A row of the parent has gone.
-    Deleted(Arc<Table>, Row),
+    Deleted(Arc<Table>, Row<'a>),
     /// A row has other values.
-    Updated(Arc<Table>, Row, Row),
+    Updated(Arc<Table>, Row<'a>, Row<'a>),
     Check(Check),
 }
 
@@ -38,13 +39,13 @@ pub(crate) struct Check {
 }
 
 /// The notes of a statement.
-pub(super) struct Notes<'p> {
+pub(super) struct Notes<'p, 'a> {
     keys: &'p ForeignKeys,
-    notes: VecDeque<Note>,
+    notes: VecDeque<Note<'a>>,
 }
 
-fn values_of(row: &[OwnedDatum], columns: &[usize]) -> Vec<OwnedDatum> {
-    columns.iter().map(|&at| row[at].clone()).collect()
+fn values_of(row: &[Datum<'_>], columns: &[usize]) -> Vec<OwnedDatum> {
+    columns.iter().map(|&at| row[at].owned()).collect()
 }
 
 fn are_equal(one: &[OwnedDatum], other: &[OwnedDatum]) -> bool {
@@ -56,10 +57,15 @@ fn are_equal(one: &[OwnedDatum], other: &[OwnedDatum]) -> bool {
 }
 
 /// The rows that a link finds by these values.
-fn found(node: &Node, values: &[OwnedDatum], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<Vec<Row>, Failure> {
+fn found<'a>(
+    node: &Node,
+    values: &[OwnedDatum],
+    exec: &mut Exec<'_>,
+    context: &Context<'a>,
+) -> Result<bumpalo::collections::Vec<'a, Row<'a>>, Failure> {
     let row: Vec<_> = values.iter().map(OwnedDatum::get).collect();
     let outer = Outer { row: &row, next: None };
-    gathered(node, exec, &Context { outer: Some(&outer), ..*context })
+    gathered(node, exec, &Context { outer: Some(&outer), ..*context }, context.arena)
 }
 
 fn has_null(values: &[OwnedDatum]) -> bool {
@@ -83,8 +89,8 @@ impl Check {
         let (Self { link, values, .. }, name) = (self, &self.link.key.name);
         let (child, parent) = (&link.child, &link.parent);
         let in_words = |table: &Table, columns: &[usize]| {
-            let mut row = vec![OwnedDatum::NULL; table.columns.len()];
-            columns.iter().zip(values).for_each(|(&at, value)| row[at] = value.clone());
+            let mut row = vec![Datum::Null; table.columns.len()];
+            columns.iter().zip(values).for_each(|(&at, value)| row[at] = value.get());
             format!("({})=({})", table.names(columns), shown(&row, columns.iter().copied(), table, context.zone))
         };
         let (message, detail) = if is_of_child {
@@ -123,7 +129,7 @@ pub(crate) fn run_deferred<T: Transaction>(
     checks.iter().try_for_each(|check| check.run(&mut exec, &context))
 }
 
-impl<'p> Notes<'p> {
+impl<'p, 'a> Notes<'p, 'a> {
     pub(super) fn new(keys: &'p ForeignKeys) -> Self {
         Self { keys, notes: VecDeque::new() }
     }
@@ -134,7 +140,7 @@ impl<'p> Notes<'p> {
     }
 
     /// A row was inserted.
-    pub(super) fn inserted(&mut self, table: &Table, row: &[OwnedDatum]) {
+    pub(super) fn inserted(&mut self, table: &Table, row: Row<'_>) {
         let Some(keys) = self.keys.tables.get(&table.id) else { return };
         for link in &keys.parents {
             let (link, values) = (link.clone(), values_of(row, &link.columns));
@@ -143,56 +149,51 @@ impl<'p> Notes<'p> {
     }
 
     /// A row was deleted.
-    pub(super) fn deleted(&mut self, table: &Arc<Table>, row: Row, exec: &mut Exec<'_>) -> Result<(), Failure> {
+    pub(super) fn deleted(&mut self, table: &Arc<Table>, row: Row<'a>, exec: &mut Exec<'_>) -> Result<(), Failure> {
         if self.keys.tables.get(&table.id).is_some_and(|keys| !keys.children.is_empty()) {
-            exec.keep(&row.iter().map(OwnedDatum::get).collect::<Vec<_>>())?;
+            exec.keep(row)?;
             self.notes.push_back(Note::Deleted(table.clone(), row));
         }
         Ok(())
-    }
-
-    /// Whether what a row was is to be known when it is changed.
-    pub(super) fn needs_old(&self, table: &Table) -> bool {
-        self.keys.tables.contains_key(&table.id)
     }
 
     /// A row was changed.
     pub(super) fn updated(
         &mut self,
         table: &Arc<Table>,
-        (old, new): (Row, &Row),
+        (old, new): (Row<'a>, Row<'a>),
         exec: &mut Exec<'_>,
     ) -> Result<(), Failure> {
         let Some(keys) = self.keys.tables.get(&table.id) else { return Ok(()) };
         for link in &keys.parents {
             let values = values_of(new, &link.columns);
-            if !are_equal(&values, &values_of(&old, &link.columns)) {
+            if !are_equal(&values, &values_of(old, &link.columns)) {
                 let link = link.clone();
                 self.notes.push_back(Note::Check(Check { link, values, is_of_child: true }));
             }
         }
         if !keys.children.is_empty() {
-            exec.keep(&old.iter().map(OwnedDatum::get).collect::<Vec<_>>())?;
-            self.notes.push_back(Note::Updated(table.clone(), old, new.clone()));
+            exec.keep(old)?;
+            self.notes.push_back(Note::Updated(table.clone(), old, new));
         }
         Ok(())
     }
 
     /// Goes through the notes, and through what comes of them.
-    pub(super) fn finish(mut self, exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
+    pub(super) fn finish(mut self, exec: &mut Exec<'_>, context: &Context<'a>) -> Result<(), Failure> {
         let mut checks = Vec::new();
         while let Some(note) = self.notes.pop_front() {
             match note {
                 Note::Check(check) => checks.push(check),
                 Note::Deleted(table, row) => {
                     for link in self.links(&table) {
-                        let old = values_of(&row, &link.parents);
+                        let old = values_of(row, &link.parents);
                         self.act(&link, link.key.on_delete, (old, None), &mut checks, exec, context)?;
                     }
                 }
                 Note::Updated(table, old, new) => {
                     for link in self.links(&table) {
-                        let (old, new) = (values_of(&old, &link.parents), values_of(&new, &link.parents));
+                        let (old, new) = (values_of(old, &link.parents), values_of(new, &link.parents));
                         if !are_equal(&old, &new) {
                             self.act(&link, link.key.on_update, (old, Some(new)), &mut checks, exec, context)?;
                         }
@@ -227,7 +228,7 @@ impl<'p> Notes<'p> {
         (old, new): (Vec<OwnedDatum>, Option<Vec<OwnedDatum>>),
         checks: &mut Vec<Check>,
         exec: &mut Exec<'_>,
-        context: &Context<'_>,
+        context: &Context<'a>,
     ) -> Result<(), Failure> {
         if has_null(&old) {
             return Ok(());
@@ -244,15 +245,15 @@ impl<'p> Notes<'p> {
         let arena = exec.take_arena();
         let values = {
             let inner = context.with_arena(&arena);
-            let eval = |exprs: &[crate::expr::Expr], row: &[Datum<'_>]| -> Result<Vec<OwnedDatum>, SqlError> {
-                exprs.iter().map(|expr| expr.eval(row, &inner).map(Datum::owned)).collect()
+            let eval = |exprs: &[crate::expr::Expr], row: &[Datum<'_>]| -> Result<Vec<Datum<'a>>, SqlError> {
+                exprs.iter().map(|expr| Ok(expr.eval(row, &inner)?.within(context.arena))).collect()
             };
             match (action, &new) {
                 (ForeignAction::SetDefault, _) => eval(&link.defaults, &[])?,
                 (ForeignAction::Cascade, Some(new)) => {
                     eval(&link.converted, &new.iter().map(OwnedDatum::get).collect::<Vec<_>>())?
                 }
-                _ => vec![OwnedDatum::NULL; link.columns.len()],
+                _ => vec![Datum::Null; link.columns.len()],
             }
         };
         exec.give_arena(arena);
@@ -266,21 +267,22 @@ impl<'p> Notes<'p> {
     fn change_child(
         &mut self,
         link: &Link,
-        row: Row,
-        (goes, values): (bool, &[OwnedDatum]),
+        row: Row<'a>,
+        (goes, values): (bool, &[Datum<'a>]),
         exec: &mut Exec<'_>,
-        context: &Context<'_>,
+        context: &Context<'a>,
     ) -> Result<(), Failure> {
         let child = &link.child;
         if goes {
-            if exec.access.delete(child.id, &key_of(child, &row)?)? {
+            let mut scratch = KeyScratch::new();
+            if exec.access.delete(child.id, key_of(child, row, &mut scratch, context.arena)?)? {
                 self.deleted(child, row, exec)?;
             }
             return Ok(());
         }
         let checks = self.keys.tables.get(&child.id).map_or(&[][..], |keys| &keys.checks);
         let target = Target { table: child, checks, returning: None };
-        let new = change(&target, row.clone(), (&link.columns, values.to_vec()), exec, context)?;
-        self.updated(child, (row, &new), exec)
+        let new = change(&target, row, (&link.columns, values), exec, context)?;
+        self.updated(child, (row, new), exec)
     }
 }

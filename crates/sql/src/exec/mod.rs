@@ -5,6 +5,7 @@ mod changes;
 pub(crate) mod foreign_keys;
 mod joins;
 mod procedures;
+pub(crate) mod profile;
 mod scans;
 mod sets;
 mod sorts;
@@ -27,6 +28,8 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::outcome::Notice;
 use crate::plan::{ForeignKeys, Node, Plan};
+
+use profile::Profile;
 
 /// Why an execution has ended early.
 #[derive(Debug)]
@@ -89,6 +92,8 @@ pub(crate) struct Shared {
     /// Whether something can call the statement off, and how many steps it has taken.
     is_limited: bool,
     steps: Cell<u32>,
+    /// What operators have done, where somebody asks.
+    profile: OnceCell<Box<Profile>>,
 }
 
 /// What parts of a statement have answered; most statements have none.
@@ -116,6 +121,7 @@ impl Default for Shared {
             notices: RefCell::default(),
             is_limited: limits::are_set(),
             steps: Cell::default(),
+            profile: OnceCell::new(),
         }
     }
 }
@@ -135,9 +141,10 @@ impl Shared {
         self.notices.take()
     }
 
-    /// The arenas, for the next statement: a few small ones.
-    pub(crate) fn into_arenas(self) -> Vec<Bump> {
+    /// The arenas, with another one, for the next statement: a few small ones.
+    pub(crate) fn into_arenas(self, arena: Bump) -> Vec<Bump> {
         let mut arenas = self.arenas.into_inner();
+        arenas.push(arena);
         arenas.retain(|arena| arena.allocated_bytes() <= KEPT_BYTES);
         arenas.truncate(KEPT_ARENAS);
         arenas
@@ -260,6 +267,18 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             let target = changes::Target { table, checks, returning: returning.as_ref() };
             changes::update((&target, keys), source, set, exec, context, out)
         }
+        Plan::Analyze(analyzed) => {
+            let (profile, mut answered) = (exec.shared.profile.get_or_init(Box::default), 0);
+            executed(&analyzed.plan, exec, context, &mut |_, _| {
+                answered += 1;
+                Ok(Flow::More)
+            })?;
+            let lines = crate::explain::analyzed(analyzed, profile, answered);
+            for line in &lines {
+                out(exec, &[Datum::Text(line)])?;
+            }
+            Ok(lines.len() as u64)
+        }
         Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
             Ok(count + changes::delete((table, source), (&ForeignKeys::default(), None), exec, context, out)?)
         }),
@@ -284,6 +303,23 @@ fn first_of(
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
     exec.tick()?;
+    let Some(profile) = exec.shared.profile.get() else { return operate(node, most, exec, context, out) };
+    let mut rows = 0;
+    let ended = operate(node, most, exec, context, &mut |exec, row| {
+        rows += 1;
+        out(exec, row)
+    });
+    profile.note(node, rows);
+    ended
+}
+
+fn operate(
+    node: &Node,
+    most: usize,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
     match node {
         Node::Nothing => out(exec, &[]),
         Node::Rows(rows) => written(rows, exec, context, out),

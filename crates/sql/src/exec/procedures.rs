@@ -428,15 +428,15 @@ impl<'t> Machine<'t> {
         run: impl FnOnce(&mut Exec<'_>, &Context<'_>) -> Result<O, Failure>,
     ) -> Result<O, Failure> {
         let shared = Shared::with_arenas(std::mem::take(&mut self.arenas));
-        let arena = shared.arenas.borrow_mut().pop().unwrap_or_default();
+        let mut arena = shared.arenas.borrow_mut().pop().unwrap_or_default();
         let parameters: Vec<_> = uses.iter().map(|slot| frame.slots[*slot].get()).collect();
         let mut exec = Exec::new(self.access, &shared);
         let (zone, now) = (self.zone, self.now);
         let context = Context { arena: &arena, parameters: &parameters, outer: None, zone, now, exec: Some(exec) };
         let done = run(&mut exec, &context);
         let failure = shared.failure.take();
-        exec.give_arena(arena);
-        self.arenas = shared.into_arenas();
+        arena.reset();
+        self.arenas = shared.into_arenas(arena);
         match failure {
             Some(error) if done.is_err() => Err(Failure::Engine(error)),
             _ => done,

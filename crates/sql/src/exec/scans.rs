@@ -8,7 +8,7 @@ use polychron_schema::{ColumnSpan, KeyScratch, Projection, RowRef, ValueRef};
 
 use super::{Exec, Failure, Flow, Sink};
 use crate::catalog::{Index, Table};
-use crate::codec::{ROOM, from_stored, to_stored};
+use crate::codec::{from_stored, to_stored};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::expr::Expr;
@@ -20,6 +20,8 @@ const PIECES: (usize, usize) = (16, 1024);
 
 /// The most columns of a primary key whose row is looked for without memory of its own.
 const POINT_COLUMNS: usize = 4;
+/// The most values of a row that is handed on from the stack.
+const STACK_VALUES: usize = 8;
 
 /// The encoded bounds of a range, or that no row can be in it.
 enum Range {
@@ -45,7 +47,7 @@ pub(super) fn scan(
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
     let index = &scan.table.indexes[scan.path.index];
-    if scan.path.index == 0 && scan.path.equal.len() == index.columns.len() && index.columns.len() <= POINT_COLUMNS {
+    if is_point(scan) {
         return point(scan, exec, context, out);
     }
     let mut arena = exec.take_arena();
@@ -54,11 +56,7 @@ pub(super) fn scan(
     let (mut lower, mut upper) = match range {
         Range::Empty => return Ok(Flow::More),
         Range::Key(key) if scan.path.index == 0 => {
-            let mut row = None;
-            exec.access.get(scan.table.id, &key, &projection(scan, false), &mut |found| {
-                row = Some(decoded(scan, found, &arena));
-            })?;
-            let flow = row.map_or(Ok(Flow::More), |row| out(exec, &row))?;
+            let flow = row_of(scan, &key, &arena, exec, out)?;
             exec.give_arena(arena);
             return Ok(flow);
         }
@@ -81,28 +79,45 @@ pub(super) fn scan(
     Ok(Flow::More)
 }
 
+/// Whether a scan is for one row, by a primary key of few columns.
+pub(super) fn is_point(scan: &Scan) -> bool {
+    let columns = scan.table.primary().columns.len();
+    scan.path.index == 0 && scan.path.equal.len() == columns && columns <= POINT_COLUMNS
+}
+
 /// Pushes the row that has a primary key, if there is one. Nothing is allocated for the key.
 fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
-    let (arena, mut scratch, mut row) = (exec.take_arena(), KeyScratch::new(), None);
-    if let Some(key) = point_key(scan, &context.with_arena(&arena), &mut scratch)? {
-        exec.access.get(scan.table.id, key, &projection(scan, false), &mut |found| {
-            row = Some(decoded(scan, found, &arena));
-        })?;
-    }
-    let flow = row.map_or(Ok(Flow::More), |row| out(exec, &row))?;
+    let (arena, mut scratch) = (exec.take_arena(), KeyScratch::new());
+    let key = point_key(scan, &context.with_arena(&arena), &mut scratch)?;
+    let flow = key.map_or(Ok(Flow::More), |key| row_of(scan, key, &arena, exec, out))?;
     exec.give_arena(arena);
     Ok(flow)
 }
 
+/// Pushes the row of a primary key, if there is one.
+fn row_of(scan: &Scan, key: &[u8], arena: &Bump, exec: &mut Exec<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    let (access, mut row, mut flow) = (exec.access, None, Ok(Flow::More));
+    access.get(scan.table.id, key, &projection(scan, false), &mut |found| {
+        if scan.is_in_place {
+            flow = shown(scan, found, arena, exec, out);
+        } else {
+            row = Some(kept(scan, found, arena));
+        }
+    })?;
+    row.map_or(flow, |row| out(exec, &row))
+}
+
 /// The primary key that a path names; `None`: no row has it.
-fn point_key<'s>(scan: &Scan, context: &Context<'_>, scratch: &'s mut KeyScratch) -> Result<Option<&'s [u8]>, Failure> {
+pub(super) fn point_key<'s>(
+    scan: &Scan,
+    context: &Context<'_>,
+    scratch: &'s mut KeyScratch,
+) -> Result<Option<&'s [u8]>, Failure> {
     let index = scan.table.primary();
-    let (mut rooms, mut values) = ([[0; ROOM]; POINT_COLUMNS], [ValueRef::Null; POINT_COLUMNS]);
-    let mut places = rooms.iter_mut().zip(&mut values);
-    for (part, column) in scan.path.equal.iter().zip(&index.columns) {
-        let Some((room, value)) = places.next() else { return Ok(None) };
+    let mut values = [ValueRef::Null; POINT_COLUMNS];
+    for ((part, column), value) in scan.path.equal.iter().zip(&index.columns).zip(&mut values) {
         let wanted = part.eval(&[], context)?;
-        match to_stored(wanted, scan.table.layout.columns()[*column].column_type, room) {
+        match to_stored(wanted, scan.table.layout.columns()[*column].column_type, context.arena) {
             Some(stored) if !wanted.is_null() => *value = stored,
             _ => return Ok(None),
         }
@@ -120,7 +135,8 @@ fn piece(
     out: &mut Sink<'_>,
 ) -> Result<Option<Bound<Vec<u8>>>, Failure> {
     let index = &scan.table.indexes[scan.path.index];
-    let (mut rows, mut last) = (bumpalo::collections::Vec::new_in(arena), Ok(Bound::Unbounded));
+    let (access, mut rows, mut count) = (exec.access, bumpalo::collections::Vec::new_in(arena), 0);
+    let (mut last, mut flow) = (Ok(Bound::Unbounded), Ok(Flow::More));
     let bounds = EngineScan {
         index: index.id,
         lower: lower.as_ref().map(Vec::as_slice),
@@ -131,14 +147,22 @@ fn piece(
         projection: projection(scan, true),
         ..EngineScan::all(scan.table.id)
     };
-    exec.access.scan(&bounds, &mut |row| {
-        rows.push(decoded(scan, row, arena));
-        if rows.len() == limit {
+    access.scan(&bounds, &mut |row| {
+        count += 1;
+        if count == limit {
             let mut scratch = KeyScratch::new();
             last = index.keys.extract(row, &mut scratch).map(|key| Bound::Excluded(key.to_vec()));
         }
+        if scan.is_in_place {
+            flow = shown(scan, row, arena, exec, out);
+            return if matches!(flow, Ok(Flow::More)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        }
+        rows.push(kept(scan, row, arena));
         ControlFlow::Continue(())
     })?;
+    if flow? == Flow::Enough {
+        return Ok(None);
+    }
     for row in &rows {
         if out(exec, row)? == Flow::Enough {
             return Ok(None);
@@ -155,14 +179,31 @@ fn projection(scan: &Scan, has_keys: bool) -> Projection {
     scan.columns.iter().chain(keys).fold(Projection::NONE, |projection, &at| projection.with(own(at)))
 }
 
+/// The wanted columns of a row.
+pub(super) fn values<'r>(scan: &Scan, row: RowRef<'r>) -> impl Iterator<Item = Datum<'r>> {
+    let value = move |&column: &usize| {
+        from_stored(row.value_ref(&scan.table.layout, column), scan.table.columns[column].of.base)
+    };
+    scan.columns.iter().map(value)
+}
+
 /// The wanted columns of a row, with texts in the arena.
-fn decoded<'a>(scan: &Scan, row: RowRef<'_>, arena: &'a Bump) -> bumpalo::collections::Vec<'a, Datum<'a>> {
-    let mut values = bumpalo::collections::Vec::with_capacity_in(scan.columns.len(), arena);
-    for &column in &scan.columns {
-        let stored = from_stored(row.value_ref(&scan.table.layout, column), scan.table.columns[column].of.base);
-        values.push(stored.within(arena));
+fn kept<'a>(scan: &Scan, row: RowRef<'_>, arena: &'a Bump) -> bumpalo::collections::Vec<'a, Datum<'a>> {
+    let mut own = bumpalo::collections::Vec::with_capacity_in(scan.columns.len(), arena);
+    own.extend(values(scan, row).map(|value| value.within(arena)));
+    own
+}
+
+/// Pushes the wanted columns of a row, which stays where it is.
+fn shown(scan: &Scan, row: RowRef<'_>, arena: &Bump, exec: &mut Exec<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    if scan.columns.len() <= STACK_VALUES {
+        let mut own = [Datum::Null; STACK_VALUES];
+        own.iter_mut().zip(values(scan, row)).for_each(|(own, value)| *own = value);
+        return out(exec, &own[..scan.columns.len()]);
     }
-    values
+    let mut own = bumpalo::collections::Vec::with_capacity_in(scan.columns.len(), arena);
+    own.extend(values(scan, row));
+    out(exec, &own)
 }
 
 /// The bounds of a path. A comparison with NULL holds for no row, and a value that a column cannot hold is in none.
@@ -231,7 +272,7 @@ fn encoded(table: &Table, index: &Index, values: &[Datum<'_>], arena: &Bump) -> 
     let mut scratch = KeyScratch::new();
     let mut stored = bumpalo::collections::Vec::with_capacity_in(values.len(), arena);
     for (value, column) in values.iter().zip(&index.columns) {
-        stored.push(to_stored(*value, table.layout.columns()[*column].column_type, arena.alloc([0; ROOM]))?);
+        stored.push(to_stored(*value, table.layout.columns()[*column].column_type, arena)?);
     }
-    index.keys.encode_values(stored.into_iter(), &mut scratch).ok().map(<[u8]>::to_vec)
+    index.keys.encode_values(stored.iter().copied(), &mut scratch).ok().map(<[u8]>::to_vec)
 }

@@ -189,6 +189,7 @@ impl Plan {
         match self {
             Self::Query { .. } => None,
             Self::Call(call) => call.unit.changes,
+            Self::Analyze(analyzed) => analyzed.plan.changes(),
             _ => Some(self.verb()),
         }
     }
