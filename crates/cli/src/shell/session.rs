@@ -95,6 +95,10 @@ impl Session {
     /// Runs a statement, or several as one transaction, and shows what they answer.
     pub(super) fn execute(&mut self, text: &str) -> Flow {
         text.clone_into(&mut self.last);
+        if interrupt::STOP.load(Ordering::Relaxed) {
+            // Ctrl-C came between two statements of what was typed.
+            return self.failed("ERROR:  canceling statement due to user request");
+        }
         if let Some(answer) = self.copy_statement(text) {
             return match answer {
                 Ok(tag) => self.said(Ok(tag)),
