@@ -263,3 +263,47 @@ fn bytes_of_no_value_are_refused() {
     // The zero of a NULL is no variant's.
     assert_eq!(change(2, &[0]).0, Ok(()));
 }
+
+/// Keys of plain numbers are encoded in registers; what a column does not hold is refused, and never cut.
+#[test]
+fn numbers_of_keys_fit_their_columns() {
+    let table = TableDefinition::new("numbers")
+        .with_column("a", ColumnType::I16)
+        .with_column("b", ColumnType::Date)
+        .with_column("c", ColumnType::I32)
+        .with_column("d", ColumnType::I8)
+        .with_key([0, 1, 2, 3]);
+    let (layout, keys) = (table.layout().unwrap(), KeyExtractor::primary(&table).unwrap());
+    let of = |a: i64, days: i32, c: i64, d: i64| {
+        [Value::Integer(a), Value::Date(days), Value::Integer(c), Value::Integer(d)]
+    };
+    let mut sorted = Vec::new();
+    for values in [
+        of(-32_768, 5, 0, 0),
+        of(-1, i32::MIN, 7, -128),
+        of(-1, -1, -7, 127),
+        of(0, 0, 0, 0),
+        of(32_767, 1, i64::from(i32::MAX), 1),
+    ] {
+        let (mut scratch, mut row, mut of_row) = (KeyScratch::new(), RowBuffer::new(), KeyScratch::new());
+        build_row(&layout, &values, &mut row).unwrap();
+        let key = keys.encode_key(&values, &mut scratch).unwrap();
+        assert_eq!(key, keys.extract(row.as_row(), &mut of_row).unwrap());
+        assert_eq!(keys.decode_key(key).unwrap(), values);
+        sorted.push(key.to_vec());
+        let front = keys.encode_key(&values[..2], &mut of_row).unwrap();
+        assert!(key.starts_with(front) && front.len() == 6);
+    }
+    assert!(sorted.is_sorted());
+    for (values, column) in [(of(32_768, 0, 0, 0), "a"), (of(0, 0, i64::MAX, 0), "c"), (of(0, 0, 0, -129), "d")] {
+        let refused = keys.encode_key(&values, &mut KeyScratch::new()).map(<[u8]>::to_vec);
+        assert!(
+            matches!(&refused, Err(SchemaError::OutOfRange { column: named, .. }) if named == column),
+            "{refused:?}"
+        );
+    }
+    let null = keys
+        .encode_key(&[Value::Null, Value::Date(0), Value::Integer(0), Value::Integer(0)], &mut KeyScratch::new())
+        .map(<[u8]>::to_vec);
+    assert!(matches!(null, Err(SchemaError::UnexpectedNull { .. })), "{null:?}");
+}
