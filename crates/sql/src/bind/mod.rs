@@ -69,6 +69,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) part_count: usize,
     /// Where none may stand, the name of the place.
     pub(crate) place: &'static str,
+    /// The views whose queries are around, the innermost one last.
+    pub(crate) views: Vec<String>,
 }
 
 /// What comes behind groups: window functions, and functions that give several rows.
@@ -235,6 +237,7 @@ impl<'c> Binder<'c> {
             tables: Vec::new(),
             from_start: 0,
             part_count: 0,
+            views: Vec::new(),
             place: "WHERE",
         }
     }
