@@ -74,6 +74,12 @@ impl Slot {
     fn uses(&self, tables: &[TableId]) -> bool {
         lock(&self.tables).tables.iter().any(|table| tables.contains(table))
     }
+
+    /// Those of the tables that are not among the first ones noted.
+    pub(crate) fn not_among(&self, first: usize, tables: &[TableId]) -> Vec<TableId> {
+        let own = lock(&self.tables);
+        tables.iter().copied().filter(|table| !own.tables[..first].contains(table)).collect()
+    }
 }
 
 impl Gates {

@@ -31,6 +31,7 @@ mod rows;
 mod sequences;
 mod session;
 mod statement;
+mod steps;
 mod tape;
 mod text;
 mod types;
@@ -45,5 +46,7 @@ pub use error::{SqlError, SqlState};
 pub use outcome::{Notice, Outcome};
 pub use prepared::Prepared;
 pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
+#[cfg(feature = "mutations")]
+pub use steps::Step;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};

@@ -17,10 +17,11 @@ use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::exec::Failure;
-use crate::exec::foreign_keys::run_deferred;
+use crate::exec::foreign_keys::{Check, run_deferred};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::rows::Rows;
+use crate::sequences::CheckModes;
 use crate::text::Zone;
 
 /// The most statements that are done again.
@@ -56,8 +57,8 @@ pub(crate) struct Script {
 pub(super) struct Mark {
     pub(super) items: usize,
     changes: Changes,
-    /// How many checks were deferred.
-    deferred: usize,
+    /// How many checks were deferred, and which keys were.
+    deferred: (usize, CheckModes),
 }
 
 /// Hashes a value: two that are shown differently differ, too.
@@ -105,13 +106,13 @@ impl Script {
         self.items.push(Item { plan: plan.clone(), values, answer });
     }
 
-    pub(super) fn mark(&self, deferred: usize) -> Mark {
+    pub(super) fn mark(&self, deferred: (usize, CheckModes)) -> Mark {
         Mark { items: self.items.len(), changes: self.changes.clone(), deferred }
     }
 
     /// What came behind the mark was undone.
     pub(super) fn return_to(&mut self, mark: &Mark, drawn: &Drawn) {
-        drawn.forget_deferred(mark.deferred);
+        drawn.return_to(&mark.deferred);
         self.runs_once = true;
         self.items.truncate(mark.items);
         self.changes.clone_from(&mark.changes);
@@ -161,15 +162,23 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs the checks that were deferred.
     pub(crate) fn check_deferred(&mut self, zone: &Zone) -> Result<(), SqlError> {
-        let Some(Block { transaction: Some(transaction), has_failed: false, now, .. }) = &mut self.block else {
-            return Ok(());
-        };
-        let (deferred, now) = (self.drawn.take_deferred(), Now::At(*now));
-        let ran = transaction.with(|transaction| run_deferred(deferred, transaction, (zone, now))).expect(HERE);
-        let Err(failure) = ran else { return Ok(()) };
+        let Err(failure) = self.run_checks(self.drawn.take_deferred(), zone) else { return Ok(()) };
         self.recover(failure, zone).map_err(|failure| self.fail(failure))?;
         // The statements have deferred their checks again. It ends, because a transaction is run again only so often.
         self.check_deferred(zone)
+    }
+
+    /// Runs the checks of keys that `SET CONSTRAINTS` has just said to be immediate.
+    pub(crate) fn check_due(&mut self, zone: &Zone) -> Result<(), SqlError> {
+        self.run_checks(self.drawn.due(), zone).map_err(|failure| self.fail(failure))
+    }
+
+    fn run_checks(&mut self, checks: Vec<Check>, zone: &Zone) -> Result<(), Failure> {
+        let Some(Block { transaction: Some(transaction), has_failed: false, now, .. }) = &mut self.block else {
+            return Ok(());
+        };
+        let now = Now::At(*now);
+        transaction.with(|transaction| run_deferred(checks, transaction, (zone, now))).expect(HERE)
     }
 
     /// Notes what a name stands for from now on, and what it stood for before the transaction.
