@@ -124,7 +124,14 @@ impl<'a> Iterator for Items<'a> {
 }
 
 /// How many elements these dimensions have.
+///
+/// # Errors
+/// There are too many, or the number behind that of the last one is none.
 pub(crate) fn size(dimensions: &[Dimension]) -> Result<usize, SqlError> {
+    if let Some(it) = dimensions.iter().find(|it| it.lower.checked_add(it.length).is_none()) {
+        let message = format!("array lower bound is too large: {}", it.lower);
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
     let size = dimensions.iter().try_fold(1_usize, |all, it| all.checked_mul(usize::try_from(it.length).ok()?));
     let too_large = || {
         let message = format!("array size exceeds the maximum allowed ({MOST_ITEMS})");

@@ -226,18 +226,32 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
     /// Commits the open transaction, with what it has defined.
     pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
-        if let Err(error) = self.session.check_deferred(&self.zone) {
+        let checked = self.session.check_deferred(&self.zone).and_then(|()| self.keep_tables());
+        if let Err(error) = checked {
             self.session.roll_back();
             self.finish_definitions();
             return Err(error);
         }
-        if let Some(script) = self.session.script().filter(|script| !script.made.is_empty()) {
-            // A protocol that cannot do so now does it behind the commit.
-            let _ = self.database.keep(&script.made, &script.changes);
-        }
         let ended = self.session.commit(&self.zone);
         self.finish_definitions();
         ended
+    }
+
+    /// Makes the tables permanent that the open transaction has made. Where the protocol does not while it is open, that stands aside.
+    fn keep_tables(&mut self) -> Result<(), SqlError> {
+        let has_failed = self.session.has_failed();
+        let Some(script) = self.session.script().filter(|script| !has_failed && !script.made.is_empty()) else {
+            return Ok(());
+        };
+        let (made, changes) = (script.made.clone(), script.changes.clone());
+        if self.database.keep(&made, &changes).is_ok() {
+            return Ok(());
+        }
+        self.session.pause()?;
+        let kept = self.database.keep(&made, &changes);
+        self.session.resume(&self.zone)?;
+        kept?;
+        self.session.check_deferred(&self.zone)
     }
 
     /// Runs a statement in the open transaction, which it begins where there is none.

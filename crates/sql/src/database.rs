@@ -7,6 +7,7 @@ use polychron_base::TableId;
 use polychron_base::clock::{Duration, SystemTime, calendar_time};
 use polychron_engine::Protocol;
 use polychron_engine::definitions::Standing;
+use polychron_engine::mutations::left_out;
 use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{new_number, publish};
@@ -16,6 +17,7 @@ use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
 use crate::sequences::{Sequence, SequenceDefinition};
+use crate::steps::Step;
 
 /// The tables of a database, seen through SQL.
 ///
@@ -112,7 +114,7 @@ impl<P: Protocol> SqlDatabase<P> {
                 slot.note_closed();
                 has_closed = true;
             }
-            !self.gates.are_used(tables, slot.session)
+            !self.gates.are_used(tables, slot.session) || left_out(Step::AwaitUsers)
         });
         if ended.is_err() && has_closed {
             self.open_again(slot);
@@ -155,13 +157,15 @@ impl<P: Protocol> SqlDatabase<P> {
     ) -> Result<bool, SqlError> {
         let before = slot.enter(tables);
         let catalog = self.catalog();
-        let is_closed = catalog.is_closed(tables, slot.session);
+        // Who closes a table that the transaction uses waits for its end, so it goes on with that.
+        let new = slot.not_among(before, tables);
+        let is_closed = catalog.is_closed(&new, slot.session) && !left_out(Step::WaitAtGates);
         if catalog.version == version && !is_closed {
             return Ok(true);
         }
         slot.leave(before);
         if is_closed {
-            self.gates.wait(time, || !self.catalog().is_closed(tables, slot.session))?;
+            self.gates.wait(time, || !self.catalog().is_closed(&new, slot.session))?;
         }
         Ok(false)
     }
@@ -196,8 +200,6 @@ impl<P: Protocol> SqlDatabase<P> {
     pub(crate) fn publish(&self, made: &[TableId], changes: &Changes, before: &Changes) {
         let storage = self.protocol.storage();
         self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id));
-        // A protocol whose transactions lock the list of tables has not kept them before.
-        let _ = self.keep(made, changes);
         let present = |id: TableId| changes.values().flatten().filter_map(Object::table).find(move |it| it.id == id);
         let (mut changes_now, mut moved) = (changes.clone(), Vec::new());
         let old = before.values().flatten().filter_map(Object::table);

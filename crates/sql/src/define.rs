@@ -118,22 +118,36 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// Makes a definition in the open transaction, which it begins where there is none.
     pub(crate) fn define(&mut self, statement: &ast::Statement, definition: Definition) -> Result<Outcome, SqlError> {
         let tag = definition.tag;
-        if let Some((table, index)) = &definition.index
-            && !self.session.is_open()
-        {
-            // Alone, an index is filled while others use the table.
-            self.database.protocol.create_index(table.id, index.clone()).map_err(|error| {
-                let error = SqlError::of_engine(error);
-                let message = format!("could not create unique index \"{}\"", index.name);
-                if error.state() == SqlState::UNIQUE_VIOLATION { SqlError::new(error.state(), message) } else { error }
-            })?;
-            self.database.refresh(table)?;
-            return Ok(Outcome::tagged(tag));
+        if definition.index.is_some() && !self.session.is_open() {
+            return self.create_index(statement);
         }
         let definition = self.close(statement, definition).map_err(|error| self.session.fail(error.into()))?;
         let notices = definition.notices.clone();
         self.make(definition).map_err(|error| self.session.fail(error.into()))?;
         Ok(Outcome { notices, ..Outcome::tagged(tag) })
+    }
+
+    /// Makes an index outside of a transaction: it is filled while others use the table. So does this session, which who alters the table waits for.
+    fn create_index(&mut self, statement: &ast::Statement) -> Result<Outcome, SqlError> {
+        loop {
+            let version = self.database.version();
+            let index = match self.bound(statement, &[])?.action {
+                Action::Define(definition) => definition.index,
+                Action::Skip { tag, notice } => return Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
+                Action::Run(_) => None,
+            };
+            let (table, index) = index.ok_or_else(|| SqlError::internal("a statement makes an index, or none"))?;
+            if !self.database.enter((&[table.id], version), &self.slot, self.lock_timeout)? {
+                continue;
+            }
+            self.database.protocol.create_index(table.id, index.clone()).map_err(|error| {
+                let error = SqlError::of_engine(error);
+                let message = format!("could not create unique index \"{}\"", index.name);
+                if error.state() == SqlState::UNIQUE_VIOLATION { SqlError::new(error.state(), message) } else { error }
+            })?;
+            self.database.refresh(&table)?;
+            return Ok(Outcome::tagged("CREATE INDEX"));
+        }
     }
 
     /// Does what SET says of constraints, and of the time for which locks are waited for; of nothing else.
@@ -155,7 +169,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 if let Some(script) = self.session.script() {
                     script.runs_once = true;
                 }
-                let checked = if how == "immediate" { self.session.check_deferred(&self.zone) } else { Ok(()) };
+                let checked = if how == "immediate" { self.session.check_due(&self.zone) } else { Ok(()) };
                 Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
             }
             ("replay", [how]) if !is_local && ["on", "true", "off", "false"].contains(&how.as_str()) => {

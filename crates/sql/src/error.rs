@@ -97,6 +97,7 @@ states! {
     INDETERMINATE_DATATYPE "42P18" "A parameter whose type nothing tells.";
     INVALID_FUNCTION_DEFINITION "42P13" "A definition of a procedure that cannot be.";
     INVALID_TABLE_DEFINITION "42P16" "A definition of a table that cannot be.";
+    INVALID_OBJECT_DEFINITION "42P17" "An object that cannot be as it is defined: a view that is made of itself.";
     INVALID_FOREIGN_KEY "42830" "A foreign key that leads to no unique key.";
     TOO_MANY_CONNECTIONS "53300" "All connections are in use.";
     OUT_OF_MEMORY "53200" "No memory.";

@@ -130,6 +130,12 @@ impl Slot {
     fn uses(&self, tables: &[TableId]) -> bool {
         self.is_in_use() && lock(&self.tables).iter().any(|table| tables.contains(table))
     }
+
+    /// Those of the tables that are not among the first ones noted.
+    pub(crate) fn not_among(&self, first: usize, tables: &[TableId]) -> Vec<TableId> {
+        let own = lock(&self.tables);
+        tables.iter().copied().filter(|table| !own[..first].contains(table)).collect()
+    }
 }
 
 impl Gates {

@@ -36,6 +36,7 @@ mod rows;
 mod sequences;
 mod session;
 mod statement;
+mod steps;
 mod tape;
 mod text;
 mod types;
@@ -52,5 +53,7 @@ pub use interrupts::CancelHandle;
 pub use outcome::{Notice, Outcome};
 pub use prepared::Prepared;
 pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
+#[cfg(feature = "mutations")]
+pub use steps::Step;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};

@@ -16,7 +16,8 @@ const DEPTH: usize = 200;
 /// How many operators, operands of AND and OR, and set operations may follow each other: the parser makes a tree of them that is as deep.
 const CHAIN: Chain = Chain { operators: 1000, connectives: 5000, sets: 300 };
 
-/// What follows each other on one level of parentheses: tokens of one operand, operands of AND and OR, and set operations.
+/// What follows each other: tokens of one operand, operands of AND and OR, and set operations. What is in parentheses counts with what follows them,
+/// because the tree of that is as much deeper.
 #[derive(Clone, Copy, Default)]
 struct Chain {
     operators: usize,
@@ -25,6 +26,7 @@ struct Chain {
 }
 
 impl Chain {
+    /// Goes on behind a token.
     fn add(&mut self, token: &Token) {
         match token {
             Token::Whitespace(_) => {}
@@ -45,6 +47,24 @@ impl Chain {
     fn is_too_long(self) -> bool {
         self.operators > CHAIN.operators || self.connectives > CHAIN.connectives || self.sets > CHAIN.sets
     }
+
+    /// The longer ones of both.
+    fn max(self, other: Self) -> Self {
+        Self {
+            operators: self.operators.max(other.operators),
+            connectives: self.connectives.max(other.connectives),
+            sets: self.sets.max(other.sets),
+        }
+    }
+}
+
+/// What is in parentheses, or in a CASE.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    /// What follows each other at its end, and the longest of it.
+    chain: Chain,
+    longest: Chain,
+    is_case: bool,
 }
 
 fn too_complex() -> SqlError {
@@ -53,20 +73,38 @@ fn too_complex() -> SqlError {
 
 /// Refuses what would make trees that are too deep to be walked.
 fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    let mut levels = vec![Chain::default()];
+    let mut levels = vec![Level::default()];
     for token in tokens.iter().map(|token| &token.token) {
-        match token {
-            Token::LParen | Token::LBracket => levels.push(Chain::default()),
-            Token::RParen | Token::RBracket if levels.len() > 1 => drop(levels.pop()),
-            _ => {}
+        let is_word = |keyword: Keyword| matches!(token, Token::Word(word) if word.keyword == keyword);
+        let opens_case = is_word(Keyword::CASE);
+        let closes = match token {
+            Token::RParen | Token::RBracket => true,
+            _ => is_word(Keyword::END) && levels.last().is_some_and(|level| level.is_case),
+        };
+        let mut within = Chain::default();
+        if opens_case || matches!(token, Token::LParen | Token::LBracket) {
+            levels.push(Level { is_case: opens_case, ..Level::default() });
+        } else if closes && levels.len() > 1 {
+            within = levels.pop().unwrap_or_default().longest;
         }
-        let Some(chain) = levels.last_mut() else { continue };
-        chain.add(token);
-        if chain.is_too_long() {
+        let Some(level) = levels.last_mut() else { continue };
+        level.chain = level.chain.max(within);
+        level.chain.add(token);
+        level.longest = level.longest.max(level.chain);
+        if level.chain.is_too_long() {
             return Err(too_complex());
         }
     }
     Ok(())
+}
+
+/// How many views may be made of each other.
+const VIEWS: usize = 32;
+
+/// Refuses a view within so many others: the trees of their queries are as deep together.
+pub(crate) fn check_views(count: usize) -> Result<(), SqlError> {
+    let hint = || format!("Views may be made of each other {VIEWS} times.");
+    if count < VIEWS { Ok(()) } else { Err(too_complex().with_hint(hint())) }
 }
 
 /// What the parser does not know: `SET CONSTRAINTS a, b DEFERRED` becomes `SET CONSTRAINTS = a, b, 'DEFERRED'`, and ALL is a text, too.

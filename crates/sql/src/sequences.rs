@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hashbrown::HashMap;
+use polychron_engine::mutations::left_out;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::Check;
 use crate::procedures::Unit;
+use crate::steps::Step;
 use crate::types::Type;
 
 /// Numbers that the database is asked for at once.
@@ -263,9 +265,21 @@ struct DrawnInner {
     deferred: Vec<Check>,
     /// What is to be looked at when the COPY under way has all of its rows.
     postponed: Vec<Check>,
-    /// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
-    all_deferred: Option<bool>,
-    named_deferred: HashMap<String, bool>,
+    modes: CheckModes,
+}
+
+/// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CheckModes {
+    all: Option<bool>,
+    named: HashMap<String, bool>,
+}
+
+impl CheckModes {
+    fn are_deferred(&self, key: &ForeignKey) -> bool {
+        let said = self.named.get(&key.name).copied().or(self.all);
+        key.deferrable && said.unwrap_or(key.deferred)
+    }
 }
 
 impl DrawnInner {
@@ -322,8 +336,7 @@ impl Drawn {
         inner.again = 0;
         inner.deferred.clear();
         inner.postponed.clear();
-        inner.all_deferred = None;
-        inner.named_deferred.clear();
+        inner.modes = CheckModes::default();
         self.is_used.store(!inner.unsaved.is_empty(), Ordering::Relaxed);
     }
 
@@ -333,9 +346,7 @@ impl Drawn {
 
     /// Whether a foreign key is looked at when the transaction commits.
     pub(crate) fn is_deferred(&self, key: &ForeignKey) -> bool {
-        let inner = self.inner();
-        let said = inner.named_deferred.get(&key.name).copied().or(inner.all_deferred);
-        key.deferrable && said.unwrap_or(key.deferred)
+        self.inner().modes.are_deferred(key)
     }
 
     /// Sequences that are to be stored now.
@@ -372,13 +383,26 @@ impl Drawn {
         if self.is_used() { std::mem::take(&mut self.inner().postponed) } else { Vec::new() }
     }
 
-    /// How much is deferred; what comes behind it later may be undone.
-    pub(crate) fn deferred_count(&self) -> usize {
-        self.inner().deferred.len()
+    /// How much is deferred, and what `SET CONSTRAINTS` has said: what comes behind it later may be undone.
+    pub(crate) fn deferred(&self) -> (usize, CheckModes) {
+        let inner = self.inner();
+        (inner.deferred.len(), inner.modes.clone())
     }
 
-    pub(crate) fn forget_deferred(&self, count: usize) {
-        self.inner().deferred.truncate(count);
+    /// Undoes what came behind.
+    pub(crate) fn return_to(&self, (count, modes): &(usize, CheckModes)) {
+        let mut inner = self.inner();
+        inner.deferred.truncate(*count);
+        inner.modes.clone_from(modes);
+    }
+
+    /// What is deferred of keys that no longer are. It stays, since a return to a savepoint may defer them again.
+    pub(crate) fn due(&self) -> Vec<Check> {
+        let mut inner = self.inner();
+        if left_out(Step::KeepChecks) {
+            return std::mem::take(&mut inner.deferred);
+        }
+        inner.deferred.iter().filter(|check| !inner.modes.are_deferred(check.key())).cloned().collect()
     }
 
     /// What is to be looked at now.
@@ -390,10 +414,9 @@ impl Drawn {
     pub(crate) fn set_deferred(&self, names: &[String], deferred: bool) {
         let mut inner = self.inner();
         if names.is_empty() {
-            inner.all_deferred = Some(deferred);
-            inner.named_deferred.clear();
+            inner.modes = CheckModes { all: Some(deferred), named: HashMap::new() };
         }
-        inner.named_deferred.extend(names.iter().map(|name| (name.clone(), deferred)));
+        inner.modes.named.extend(names.iter().map(|name| (name.clone(), deferred)));
     }
 
     /// The statements of a transaction run again: they are given what they were given.

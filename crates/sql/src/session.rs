@@ -17,6 +17,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use polychron_engine::mutations::left_out;
 use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive, limits};
@@ -35,6 +36,7 @@ use crate::resident::{self, Resident};
 use crate::rows::Rows;
 use crate::sequences::Drawn;
 use crate::statement::{Planned, Scratch, answer, answer_into};
+use crate::steps::Step;
 use crate::tape::{Tape, lend};
 use crate::text::Zone;
 
@@ -78,6 +80,16 @@ struct Block<W: Interactive + 'static> {
     tape: Tape,
     /// How often it was run again.
     replays: usize,
+    /// The latest statement has named what is newer than the engine's transaction, which was begun again.
+    was_outdated: bool,
+}
+
+impl<W: Interactive + 'static> Block<W> {
+    /// A statement has answered.
+    fn note(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], answer: u64) {
+        self.was_outdated = false;
+        self.script.push(plan, values, answer);
+    }
 }
 
 /// The worker of a connection, and its transaction.
@@ -201,11 +213,18 @@ impl<W: Interactive + 'static> Session<W> {
         } else {
             resident::drop_abandoned();
             let transaction = Some(self.begin_held().map_err(error_of)?);
-            let (savepoints, script, now) = (Vec::new(), Script::default(), now());
-            let (has_failed, is_read_only, tape, replays) = (false, false, Tape::default(), 0);
-            let block =
-                Block { transaction, savepoints, has_failed, is_explicit, is_read_only, now, script, tape, replays };
-            self.block = Some(block);
+            self.block = Some(Block {
+                transaction,
+                savepoints: Vec::new(),
+                has_failed: false,
+                is_explicit,
+                is_read_only: false,
+                now: now(),
+                script: Script::default(),
+                tape: Tape::default(),
+                replays: 0,
+                was_outdated: false,
+            });
             self.drawn.begin();
         }
         self.set(modes);
@@ -260,7 +279,7 @@ impl<W: Interactive + 'static> Session<W> {
             match lend(&mut block.tape, run) {
                 Ok(outcome) => {
                     let sum = block.script.sum_of(&outcome);
-                    block.script.push(plan, values, sum);
+                    block.note(plan, values, sum);
                     return Ok(outcome);
                 }
                 Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
@@ -325,7 +344,7 @@ impl<W: Interactive + 'static> Session<W> {
             match lend(&mut block.tape, run) {
                 Ok(()) => {
                     let sum = block.script.sum_of_rows(rows);
-                    block.script.push(plan, values, sum);
+                    block.note(plan, values, sum);
                     return Ok(());
                 }
                 Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
@@ -366,7 +385,7 @@ impl<W: Interactive + 'static> Session<W> {
             self.ended = self.block.take().map(|block| (block.script, false));
         }
         let ended = ended.and_then(|transaction| transaction.take().ok());
-        let is_consistent = ended.is_none_or(Open::rollback);
+        let is_consistent = ended.is_none_or(Open::rollback) || left_out(Step::DoubtErrors);
         match (is_consistent, limits::check()) {
             (true, _) => error_of(failure),
             // What it has read does not tell why a statement fails that is called off.
@@ -388,7 +407,7 @@ impl<W: Interactive + 'static> Session<W> {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
-        let mark = block.script.mark(self.drawn.deferred_count(), self.cursor_count);
+        let mark = block.script.mark(self.drawn.deferred(), self.cursor_count);
         block.savepoints.push((name, savepoint, mark));
     }
 

@@ -39,6 +39,97 @@ fn nested_queries_are_answered_or_refused() {
     }
 }
 
+/// What follows parentheses is as deep as what is in them, and what follows that.
+#[test]
+fn chains_within_parentheses_are_answered_or_refused() {
+    let nested = |first: &str, part: &str, count: usize, depth: usize| {
+        format!("{}{first}{}", "(".repeat(depth), (part.repeat(count) + ")").repeat(depth))
+    };
+    for (first, part) in [
+        ("1", "+1"),
+        ("1", "::int"),
+        ("'a'", "||'a'"),
+        ("true", " AND true"),
+        ("false", " OR false"),
+        ("'{}'::jsonb", "->'a'"),
+        ("'{1}'::int[]", "[1:1]"),
+        ("CASE WHEN true THEN 1 END", " + CASE WHEN true THEN 1 END"),
+        ("CASE WHEN true THEN 1 END", "+1"),
+    ] {
+        for (count, depth) in [(3, 5), (100, 50), (100, 150), (400, 180), (4_000, 20)] {
+            let ours = answer(&format!("SELECT {}", nested(first, part, count, depth)));
+            assert!(ours != "54001" || count > 3, "{first}{part}: {ours}");
+            assert!(ours == "54001" || count * depth < 20_000, "{first}{part} {count} {depth}: {ours}");
+        }
+    }
+    for part in [" UNION SELECT 1", " UNION ALL SELECT 1", " INTERSECT SELECT 1", " EXCEPT ALL SELECT 2"] {
+        for (count, depth) in [(3, 5), (50, 40), (290, 90)] {
+            let ours = answer(&nested("SELECT 1", part, count, depth));
+            assert_eq!(ours == "54001", count > 3, "{part} {count} {depth}: {ours}");
+        }
+    }
+    let joins = |count: usize, depth: usize| {
+        let mut text = "(SELECT 1) t".to_owned();
+        for level in 0..depth {
+            let more = (0..count).map(|at| format!(" CROSS JOIN (SELECT 1) t{level}_{at}")).collect::<String>();
+            text = format!("({text}{more})");
+        }
+        answer(&format!("SELECT count(*) FROM {text}"))
+    };
+    assert_eq!((&*joins(3, 5), &*joins(100, 60)), ("1", "54001"));
+}
+
+/// Statements, and what the last of them answers.
+fn last_answer(texts: &[String]) -> String {
+    let protocol = Serial::open(<Serial as Protocol>::Options::default(), Common::default()).unwrap();
+    let mut connection = Connection::open(&SqlDatabase::open(protocol)).unwrap();
+    let mut last = String::new();
+    for text in texts {
+        last = match connection.execute(text, &[]) {
+            Ok(outcome) => outcome.texts().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default(),
+            Err(error) => error.state().code().to_owned(),
+        };
+    }
+    last
+}
+
+#[test]
+fn views_of_themselves_and_long_chains_of_views_are_refused() {
+    let texts = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let first = "CREATE VIEW r AS SELECT 1 AS a";
+    assert_eq!(last_answer(&texts(&[first, "CREATE OR REPLACE VIEW r AS SELECT * FROM r"])), "42P17");
+    let second = "CREATE VIEW s AS SELECT a FROM r";
+    for query in
+        ["SELECT a FROM s", "SELECT 1 AS a WHERE EXISTS (SELECT FROM s)", "WITH w AS (SELECT * FROM s) SELECT a FROM w"]
+    {
+        let replaced = format!("CREATE OR REPLACE VIEW r AS {query}");
+        assert_eq!(last_answer(&texts(&[first, second, &replaced])), "42P17", "{query}");
+        assert_eq!(last_answer(&texts(&[first, second, &replaced, "SELECT a FROM s"])), "1", "{query}");
+    }
+    let chain = |length: usize| {
+        let mut all = vec!["CREATE VIEW v0 AS SELECT 1 AS a".to_owned()];
+        all.extend((1..=length).map(|at| format!("CREATE VIEW v{at} AS SELECT a FROM (SELECT a FROM v{}) t", at - 1)));
+        all.push(format!("SELECT a FROM v{length}"));
+        all.push(format!("SELECT {}a{} FROM v{}", "(".repeat(150), ")".repeat(150), length.min(30)));
+        all
+    };
+    assert_eq!(last_answer(&chain(30)), "1");
+    let long = chain(40);
+    assert_eq!(last_answer(&long), "1");
+    assert_eq!(last_answer(&long[..long.len() - 1]), "42P01", "the longest ones were not made");
+}
+
+/// Letters of several bytes where dates, zones and eras end.
+#[test]
+fn wide_letters_in_times_are_refused() {
+    for of in ["date", "time", "timestamp", "timestamptz", "interval"] {
+        for end in ["𝄞", "𝄞]", "é", "+aé1", "+1é", " 𝄞c", " bé"] {
+            let code = answer(&format!("SELECT '2024-01-01 00:00{end}'::{of}"));
+            assert!(["22007", "22008", "22023"].contains(&&*code), "{of} {end}: {code}");
+        }
+    }
+}
+
 #[test]
 fn chains_of_operators_are_answered_or_refused() {
     let chain = |part: &str, count: usize, sign: &str| answer(&format!("SELECT {}", vec![part; count].join(sign)));

@@ -1,8 +1,8 @@
-//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, origins of backups, blocks of checkpoints, catalogs and records that are recovered, whatever the bytes say.
+//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, origins of backups, blocks of checkpoints, catalogs, records that are recovered, statements and values of SQL, whatever the bytes say.
 //!
 //! A target is a function of bytes that panics where something is not as it should be. Three drivers run the same
 //! targets: libFuzzer (`fuzz/` beside the workspace), property tests, which shrink what fails, and a smoke run in every test run.
-//! The [`CANARY`] is wrong on purpose: a driver that does not find that out is blind.
+//! The [`CANARIES`] are wrong on purpose: a driver that does not find that out is blind.
 
 mod catalog;
 mod index;
@@ -10,6 +10,7 @@ mod input;
 mod keys;
 mod log;
 mod rows;
+mod sql;
 mod tail;
 
 /// A named function of bytes that panics where something is wrong.
@@ -33,10 +34,16 @@ pub const TARGETS: &[Target] = &[
     Target { name: "blocks", run: log::run_blocks },
     Target { name: "catalogs", run: catalog::run_catalogs },
     Target { name: "tails", run: tail::run_tails },
+    Target { name: "statements", run: sql::run_statements },
+    Target { name: "casts", run: sql::run_casts },
+    Target { name: "containers", run: sql::run_containers },
 ];
 
-/// A target that fails: an index that forgets now and then to remove a key.
-pub const CANARY: Target = Target { name: "canary", run: index::run_forgetful };
+/// Targets that fail: an index that forgets now and then to remove a key, and numbers that are said to be written as they were read.
+pub const CANARIES: &[Target] = &[
+    Target { name: "forgetful index", run: index::run_forgetful },
+    Target { name: "unchanged numbers", run: sql::run_unchanged },
+];
 
 /// Runs the target of this name.
 ///

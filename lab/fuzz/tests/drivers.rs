@@ -7,7 +7,7 @@ use std::path::Path;
 
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
-use polychron_fuzz::{CANARY, TARGETS, Target};
+use polychron_fuzz::{CANARIES, TARGETS, Target};
 use proptest::prelude::*;
 
 /// The first random input on which a target fails, and what it said.
@@ -42,12 +42,14 @@ fn targets_take_random_bytes() {
     }
 }
 
-/// The run above can fail: it finds what is wrong with the canary, in fewer inputs.
+/// The run above can fail: it finds what is wrong with the canaries, in fewer inputs.
 #[test]
-fn the_canary_is_found() {
-    let (_, text) = first_failure(CANARY, inputs()).expect("the smoke run is blind");
-    let seen_as = ["lookup", "insertion", "removal", "replacement", "scan", "content"];
-    assert!(seen_as.iter().any(|sign| text.contains(sign)), "{text}");
+fn the_canaries_are_found() {
+    let seen_as = ["lookup", "insertion", "removal", "replacement", "scan", "content", "written as it was read"];
+    for canary in CANARIES {
+        let (_, text) = first_failure(*canary, inputs()).expect("the smoke run is blind");
+        assert!(seen_as.iter().any(|sign| text.contains(sign)), "{}: {text}", canary.name);
+    }
 }
 
 /// Inputs that once were of interest stay right.
@@ -122,6 +124,21 @@ proptest! {
     #[test]
     fn tails_hold(bytes in bytes()) {
         polychron_fuzz::run("tails", &bytes);
+    }
+
+    #[test]
+    fn statements_hold(bytes in bytes()) {
+        polychron_fuzz::run("statements", &bytes);
+    }
+
+    #[test]
+    fn casts_hold(bytes in bytes()) {
+        polychron_fuzz::run("casts", &bytes);
+    }
+
+    #[test]
+    fn containers_hold(bytes in bytes()) {
+        polychron_fuzz::run("containers", &bytes);
     }
 }
 

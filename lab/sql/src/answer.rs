@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_engine::{Common, Interactive, Protocol};
-use polychron_sql::{Connection, Datum, SqlDatabase};
+use polychron_sql::{Connection, Datum, Rows, SqlDatabase, SqlError};
 
 use crate::suites::{Value, inlined};
 
@@ -85,6 +85,9 @@ pub trait System {
     fn ask(&mut self, text: &str, values: &[Value]) -> Answer {
         self.run(&inlined(text, values))
     }
+
+    /// Prepares a statement and runs it, with literals in quotes as its parameters.
+    fn run_prepared(&mut self, text: &str, parameters: &[String]) -> Answer;
 }
 
 /// A database of a protocol.
@@ -127,37 +130,46 @@ impl<P: Protocol<Worker: Interactive>> Default for Ours<P> {
 
 impl<P: Protocol<Worker: Interactive>> System for Ours<P> {
     fn run(&mut self, text: &str) -> Answer {
-        let ran = catch_unwind(AssertUnwindSafe(|| self.connection.execute(text, &[])));
-        // No statement panics: an answer of its own, so that what leads there is shrunk as other differences are.
-        let Ok(ended) = ran else {
-            return Answer::Failed { code: PANIC.into(), message: "a panic".into() };
-        };
-        match ended {
-            Ok(outcome) => {
-                // PostgreSQL's clients read the count there.
-                let count = outcome.tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
-                Answer::Done { count, rows: outcome.texts().collect() }
-            }
-            Err(error) => Answer::Failed { code: error.state().code().into(), message: error.message().into() },
-        }
+        guarded(|| {
+            let outcome = self.connection.execute(text, &[])?;
+            // PostgreSQL's clients read the count there.
+            let count = outcome.tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            Ok(Answer::Done { count, rows: outcome.texts().collect() })
+        })
+    }
+
+    fn run_prepared(&mut self, text: &str, parameters: &[String]) -> Answer {
+        let plain = |literal: &String| literal[1..literal.len() - 1].replace("''", "'");
+        let texts: Vec<_> = parameters.iter().map(plain).collect();
+        let values: Vec<_> = texts.iter().map(|it| Datum::Text(it)).collect();
+        guarded(|| {
+            let mut prepared = self.connection.prepare(text)?;
+            Ok(done(&self.connection.answer_prepared(&mut prepared, &values)?))
+        })
     }
 
     /// The text is bound once, as those of programs are.
     fn ask(&mut self, text: &str, values: &[Value]) -> Answer {
-        let values: Vec<_> = values
-            .iter()
-            .map(|value| match value {
-                Value::Int(value) => Datum::Int(*value),
-                Value::Text(value) => Datum::Text(value),
-            })
-            .collect();
-        match self.connection.answer(text, &values) {
-            Ok(rows) => {
-                let width = rows.columns().len();
-                let texts = rows.iter().map(|row| (0..width).map(|at| row.text(at)).collect()).collect();
-                Answer::Done { count: rows.count(), rows: texts }
-            }
-            Err(error) => Answer::Failed { code: error.state().code().into(), message: error.message().into() },
-        }
+        let datum = |value| match value {
+            &Value::Int(value) => Datum::Int(value),
+            Value::Text(value) => Datum::Text(value),
+        };
+        let values: Vec<_> = values.iter().map(datum).collect();
+        guarded(|| Ok(done(&self.connection.answer(text, &values)?)))
+    }
+}
+
+fn done(rows: &Rows) -> Answer {
+    let width = rows.columns().len();
+    let texts = rows.iter().map(|row| (0..width).map(|at| row.text(at)).collect());
+    Answer::Done { count: rows.count(), rows: texts.collect() }
+}
+
+/// What a statement answers. None panics: that is an answer of its own, so that what leads there is shrunk as other differences are.
+fn guarded(run: impl FnOnce() -> Result<Answer, SqlError>) -> Answer {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => Answer::Failed { code: error.state().code().into(), message: error.message().into() },
+        Err(_) => Answer::Failed { code: PANIC.into(), message: "a panic".into() },
     }
 }

@@ -1,5 +1,7 @@
 //! Tables, rows and statements of one seed.
 
+use std::fmt;
+
 use crate::changes::change;
 use crate::draw::Draw;
 use crate::expressions::Writer;
@@ -11,6 +13,8 @@ use crate::schema::Schema;
 pub struct Statement {
     /// Its text.
     pub text: String,
+    /// Where it is prepared, what `$1` and so on stand for, as literals in quotes.
+    pub parameters: Vec<String>,
     /// Whether its rows have an order.
     pub is_ordered: bool,
     /// Whether it reads or changes several rows, so that it depends on their order which of several errors is met.
@@ -28,7 +32,47 @@ pub struct Case {
 
 impl Statement {
     fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_ordered: false, has_rows: false }
+        Self { text: text.into(), parameters: Vec::new(), is_ordered: false, has_rows: false }
+    }
+
+    /// The same with some of its literals as parameters.
+    fn prepared(mut self, draw: &mut Draw) -> Self {
+        let (mut text, mut left) = (String::new(), &*self.text);
+        while let Some(at) = left.find('\'') {
+            let (before, behind) = left.split_at(at);
+            let literal = &behind[..literal_end(behind)];
+            left = &behind[literal.len()..];
+            text += before;
+            // What has no cast may be a pattern, or be of a type that only its own text decides.
+            if left.starts_with("::") && draw.below(3) > 0 {
+                self.parameters.push(literal.to_owned());
+                text += &format!("${}", self.parameters.len());
+            } else {
+                text += literal;
+            }
+        }
+        self.text = text + left;
+        self
+    }
+}
+
+/// Where a literal in quotes ends.
+fn literal_end(text: &str) -> usize {
+    let mut end = 1;
+    while let Some(at) = text[end..].find('\'') {
+        end += at + 1;
+        if !text[end..].starts_with('\'') {
+            return end;
+        }
+        end += 1;
+    }
+    text.len()
+}
+
+impl fmt::Display for Statement {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)?;
+        if self.parameters.is_empty() { Ok(()) } else { write!(out, " -- of {}", self.parameters.join(", ")) }
     }
 }
 
@@ -54,15 +98,16 @@ impl Case {
                 0..=10 => {
                     let (text, is_ordered) = query(draw, &case.schema);
                     let has_rows = text.contains(" FROM ");
-                    Statement { text, is_ordered, has_rows }
+                    Statement { is_ordered, has_rows, ..Statement::plain(text) }
                 }
                 11..=17 => {
                     let (text, has_rows) = change(&mut Writer::new(draw, &case.schema, 40));
-                    Statement { text, is_ordered: false, has_rows }
+                    Statement { has_rows, ..Statement::plain(text) }
                 }
                 _ => Statement::plain(control(draw, &mut is_open)),
             };
-            case.statements.push(statement);
+            let is_prepared = draw.once_in(4);
+            case.statements.push(if is_prepared { statement.prepared(draw) } else { statement });
         }
         case.statements.push(Statement::plain("ROLLBACK"));
         case.statements

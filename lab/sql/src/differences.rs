@@ -79,7 +79,7 @@ fn verdict(statement: &Statement, ours: &Answer, theirs: &Answer) -> Verdict {
     if ours.code() == Some("0A000") {
         return Verdict::Refused;
     }
-    if known::explanation(&statement.text, ours, theirs).is_some() {
+    if known::explanation(statement, ours, theirs).is_some() {
         return Verdict::Known;
     }
     let is_open = match (ours.code(), theirs.code()) {
@@ -91,6 +91,13 @@ fn verdict(statement: &Statement, ours: &Answer, theirs: &Answer) -> Verdict {
     if is_open && statement.has_rows || theirs.code() == Some("57014") { Verdict::Open } else { Verdict::Different }
 }
 
+fn run(system: &mut dyn System, statement: &Statement) -> Answer {
+    if statement.parameters.is_empty() {
+        return system.run(&statement.text);
+    }
+    system.run_prepared(&statement.text, &statement.parameters)
+}
+
 /// The first statement that the two systems answer differently, and what became of those before. What comes behind answers that may both be right
 /// is not run where it would meet different rows.
 pub fn differences(
@@ -100,7 +107,7 @@ pub fn differences(
     tally: &mut Tally,
 ) -> Option<Difference> {
     for (at, statement) in statements.iter().enumerate() {
-        let [one, other] = [ours.run(&statement.text), theirs.run(&statement.text)];
+        let [one, other] = [run(ours, statement), run(theirs, statement)];
         let is_query = statement.text.starts_with("SELECT");
         tally.compared += 1;
         match verdict(statement, &one, &other) {
@@ -117,7 +124,7 @@ pub fn differences(
             }
             Verdict::Known => tally.known += 1,
             Verdict::Different => {
-                return Some(Difference { at, text: statement.text.clone(), ours: one, theirs: other });
+                return Some(Difference { at, text: statement.to_string(), ours: one, theirs: other });
             }
         }
         // An error ends what a transaction can do, so both end it.

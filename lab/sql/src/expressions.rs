@@ -77,6 +77,8 @@ impl<'w> Writer<'w> {
             Bytea => self.bytes(scope, depth),
             Date | Time | Timestamp | Timestamptz | Interval => self.time(kind, scope, depth),
             Uuid => self.general(kind, scope, depth),
+            Ints | Texts => self.array(kind, scope, depth),
+            Jsonb => self.json(scope, depth),
         }
     }
 
@@ -122,7 +124,7 @@ impl<'w> Writer<'w> {
         if kind == Int8 {
             return Some(format!("(SELECT count({column}) FROM {from} WHERE {condition})"));
         }
-        if of != kind || matches!(kind, Bool | Bytea | Uuid) || kind.has_looks() {
+        if of != kind || matches!(kind, Bool | Bytea | Uuid | Ints | Texts) || kind.has_looks() {
             return None;
         }
         let name = self.draw.word(&["min", "max"]);
@@ -179,9 +181,23 @@ impl<'w> Writer<'w> {
                 let not = self.draw.word(&["", "NOT "]);
                 format!("{left} IS {not}DISTINCT FROM {}", self.of(kind, scope, depth))
             }
-            4 if matches!(kind, Text | Varchar) => {
+            4 if kind == Varchar || kind == Text && self.draw.once_in(2) => {
                 let sign = self.draw.word(&["LIKE", "NOT LIKE", "ILIKE"]);
                 format!("{left} {sign} {}", self.draw.word(&PATTERNS))
+            }
+            4 if matches!(kind, Ints | Texts) => {
+                let sign = self.draw.word(&["@>", "<@", "&&"]);
+                format!("{left} {sign} {}", self.of(kind, scope, depth))
+            }
+            4 if kind == Jsonb => match self.draw.below(3) {
+                0 => format!("{left} {} {}", self.draw.word(&["@>", "<@"]), self.leaf(kind, scope)),
+                1 => format!("{left} ? {}", self.leaf(Text, scope)),
+                _ => format!("{left} {} {}", self.draw.word(&["?|", "?&"]), self.leaf(Texts, scope)),
+            },
+            4 if matches!(kind, Int4 | Text) => {
+                let of = if kind == Int4 { Ints } else { Texts };
+                let (sign, all) = (self.draw.word(&COMPARISONS), self.draw.word(&["ANY", "ALL"]));
+                format!("{left} {sign} {all} ({})", self.of(of, scope, depth))
             }
             // What a literal in quotes is read as is the other side's type.
             5 | 6 => format!("{left} {} {}", self.draw.word(&COMPARISONS), kind.quoted(self.draw, self.rarity)),
@@ -223,7 +239,22 @@ impl<'w> Writer<'w> {
 
     fn integer(&mut self, kind: Kind, scope: &Scope, depth: usize) -> String {
         let name = kind.name();
-        match self.draw.below(12) {
+        match self.draw.below(14) {
+            12 => {
+                let of = *self.draw.one(&[Ints, Texts]);
+                let name = self.draw.word(&[
+                    "cardinality({})",
+                    "array_length({}, 1)",
+                    "array_ndims({})",
+                    "array_upper({}, 1)",
+                ]);
+                format!("{}::{}", name.replace("{}", &self.of(of, scope, depth)), kind.name())
+            }
+            13 => match self.draw.below(3) {
+                0 => format!("({})[{}]::{name}", self.of(Ints, scope, depth), self.draw.below(4)),
+                1 => format!("array_position({}, {})::{name}", self.of(Ints, scope, depth), self.leaf(Int4, scope)),
+                _ => format!("jsonb_array_length({})::{name}", self.of(Jsonb, scope, depth)),
+            },
             0..=2 => {
                 let sign = self.draw.word(&["+", "-", "*", "&", "|", "#"]);
                 format!("({} {sign} {})", self.of(kind, scope, depth), self.of(kind, scope, depth))
@@ -302,7 +333,18 @@ impl<'w> Writer<'w> {
     fn text(&mut self, kind: Kind, scope: &Scope, depth: usize) -> String {
         let of = |this: &mut Self| this.of(Text, scope, depth);
         let number = |this: &mut Self| (this.draw.below(9) as i64 - 3).to_string();
-        let inner = match self.draw.below(13) {
+        let inner = match self.draw.below(16) {
+            11 => match self.draw.below(3) {
+                0 => format!("array_to_string({}, ',', '*')", self.of(Texts, scope, depth)),
+                1 => format!("({})[{}]", self.of(Texts, scope, depth), self.draw.below(4)),
+                _ => format!("array_dims({})", self.of(Ints, scope, depth)),
+            },
+            12 => match self.draw.below(4) {
+                0 => format!("({} ->> {})", self.of(Jsonb, scope, depth), self.draw.word(&["'a'", "0", "-1", "''"])),
+                1 => format!("({} #>> '{{a,b,0}}')", self.of(Jsonb, scope, depth)),
+                2 => format!("jsonb_typeof({})", self.of(Jsonb, scope, depth)),
+                _ => format!("to_jsonb({})::text", self.of(Texts, scope, depth)),
+            },
             0 | 1 => format!("({} || {})", of(self), of(self)),
             2 => format!(
                 "{}({})",
@@ -331,6 +373,49 @@ impl<'w> Writer<'w> {
             Text => inner,
             Varchar => format!("({inner})::varchar({})", self.draw.within(1, 9)),
             _ => format!("({inner})::{}", kind.name()),
+        }
+    }
+
+    fn array(&mut self, kind: Kind, scope: &Scope, depth: usize) -> String {
+        let element = if kind == Ints { Int4 } else { Text };
+        let of = |this: &mut Self| this.of(kind, scope, depth);
+        let bound = |this: &mut Self| this.draw.below(5) as i64 - 1;
+        match self.draw.below(9) {
+            0 | 1 => format!("({} || {})", of(self), of(self)),
+            2 => format!("array_append({}, {})", of(self), self.leaf(element, scope)),
+            3 => format!("array_prepend({}, {})", self.leaf(element, scope), of(self)),
+            4 => format!("({})[{}:{}]", of(self), bound(self), bound(self)),
+            5 => format!("array_remove({}, {})", of(self), self.leaf(element, scope)),
+            6 => {
+                let [from, to] = [self.leaf(element, scope), self.leaf(element, scope)];
+                format!("array_replace({}, {from}, {to})", of(self))
+            }
+            7 if kind == Texts => format!("string_to_array({}, 'b')", self.of(Text, scope, depth)),
+            _ => {
+                let items: Vec<_> = (0..self.draw.below(3)).map(|_| self.leaf(element, scope)).collect();
+                format!("ARRAY[{}]::{}", items.join(", "), kind.name())
+            }
+        }
+    }
+
+    fn json(&mut self, scope: &Scope, depth: usize) -> String {
+        let of = |this: &mut Self| this.of(Jsonb, scope, depth);
+        match self.draw.below(9) {
+            0 => format!("({} || {})", of(self), of(self)),
+            1 => format!("({} -> {})", of(self), self.draw.word(&["'a'", "'b'", "0", "1", "-1"])),
+            2 => format!("({} #> '{{a,b}}')", of(self)),
+            3 => format!("({} - {})", of(self), self.draw.word(&["'a'::text", "0", "'{a,b}'::text[]"])),
+            4 => {
+                let path = self.draw.word(&["'{a}'", "'{a,b}'", "'{0}'", "'{-1}'", "'{}'"]);
+                format!("jsonb_set({}, {path}, {})", of(self), self.leaf(Jsonb, scope))
+            }
+            5 => format!("jsonb_build_object('a', {}, 'b', {})", self.leaf(Int4, scope), of(self)),
+            6 => format!("jsonb_build_array({}, {})", self.leaf(Bool, scope), self.leaf(Text, scope)),
+            7 => format!("jsonb_strip_nulls({})", of(self)),
+            _ => {
+                let from = *self.draw.one(&[Bool, Int4, Int8, Text, Date, Timestamp, Ints, Texts, Uuid]);
+                format!("to_jsonb({})", self.leaf(from, scope))
+            }
         }
     }
 

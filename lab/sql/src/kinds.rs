@@ -23,16 +23,19 @@ pub enum Kind {
     Timestamptz,
     Interval,
     Uuid,
+    Ints,
+    Texts,
+    Jsonb,
 }
 
 use Kind::{
-    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Numeric, Text, Time, Timestamp, Timestamptz,
-    Uuid, Varchar,
+    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Ints, Jsonb, Numeric, Text, Texts, Time,
+    Timestamp, Timestamptz, Uuid, Varchar,
 };
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Bool,
         Int2,
         Int4,
@@ -50,6 +53,9 @@ impl Kind {
         Timestamptz,
         Interval,
         Uuid,
+        Ints,
+        Texts,
+        Jsonb,
     ];
 
     /// Its name in a definition.
@@ -82,17 +88,20 @@ impl Kind {
             Timestamptz => "timestamptz",
             Interval => "interval",
             Uuid => "uuid",
+            Ints => "integer[]",
+            Texts => "text[]",
+            Jsonb => "jsonb",
         }
     }
 
     /// Whether equal values may look different, so that which of them is answered is left to chance.
     pub fn has_looks(self) -> bool {
-        matches!(self, Numeric | Float4 | Float8 | Interval | Char)
+        matches!(self, Numeric | Float4 | Float8 | Interval | Char | Jsonb)
     }
 
     /// Whether its values may be keys.
     pub fn is_key(self) -> bool {
-        self != Interval
+        !matches!(self, Interval | Ints | Texts | Jsonb)
     }
 
     /// Whether it is an integer's.
@@ -118,6 +127,11 @@ impl Kind {
             }
             Interval => draw.word(&["0", "1 day", "-1 day", "2 mons", "1 year 3 days", "01:30:00", "-00:00:01"]).into(),
             Uuid => format!("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1{:x}", draw.below(6)),
+            Ints => draw.word(&["{}", "{1}", "{1,2}", "{2,1}", "{NULL,3}", "{1,1,2}"]).into(),
+            Texts => draw.word(&["{}", "{a}", "{a,b}", "{b,NULL}", "{\"\",\"a b\"}", "{B}"]).into(),
+            Jsonb => draw
+                .word(&["1", "\"a\"", "null", "true", "[]", "[1, \"a\"]", "{\"a\": 1}", "{\"a\": {\"b\": [1, null]}}"])
+                .into(),
         }
     }
 
@@ -143,6 +157,18 @@ impl Kind {
             Interval => {
                 &["178000 years", "-178000 years", "1 mon -1 day", "1 mon -1 day +02:03:04.000005", "P1Y2M3DT4H5M6S"]
             }
+            Ints => &["[0:1]={1,2}", "{{1,2},{3,4}}", "{2147483647,-2147483648}", "{{{1}}}"],
+            Texts => &["{\"NULL\",\"\\\"\"}", "{{a},{b}}", "{\"{}\",\",\"}", "[-1:0]={a,ä}"],
+            Jsonb => &[
+                "1.50",
+                "-0",
+                "1e3",
+                "{\"b\": 2, \"a\": 1, \"a\": 3}",
+                "\"\\u00e9\\n\"",
+                "[[[]]]",
+                "{\"\": {}}",
+                "[1, [2, [3]], -1.0]",
+            ],
             Uuid => &[
                 "00000000-0000-0000-0000-000000000000",
                 "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",

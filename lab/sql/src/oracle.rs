@@ -9,6 +9,8 @@ pub struct Postgres {
     client: Client,
     admin: Client,
     database: String,
+    /// How many statements were prepared.
+    prepared: usize,
 }
 
 impl Drop for Postgres {
@@ -40,7 +42,7 @@ impl Postgres {
         let settings = "SET TimeZone = 'UTC'; SET synchronous_commit = off; SET client_min_messages = error;
             SET statement_timeout = '20s'; SET jit = off";
         client.batch_execute(settings).expect("the settings are there");
-        Some(Self { client, admin, database: database.to_owned() })
+        Some(Self { client, admin, database: database.to_owned(), prepared: 0 })
     }
 
     /// Forgets all tables.
@@ -48,12 +50,24 @@ impl Postgres {
     /// # Panics
     /// When the server is gone.
     pub fn clear(&mut self) {
-        let text = "ROLLBACK; DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public";
+        let text = "ROLLBACK; DEALLOCATE ALL; DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public";
         self.client.batch_execute(text).expect("the server is there");
     }
 }
 
 impl System for Postgres {
+    fn run_prepared(&mut self, text: &str, parameters: &[String]) -> Answer {
+        // Where a transaction has failed, the one that was prepared last is still there.
+        self.prepared += 1;
+        let name = format!("prepared_{}", self.prepared);
+        let answer = self.run(&format!("PREPARE {name} AS {text}"));
+        if answer.code().is_some() {
+            return answer;
+        }
+        let list = if parameters.is_empty() { String::new() } else { format!("({})", parameters.join(", ")) };
+        self.run(&format!("EXECUTE {name}{list}"))
+    }
+
     fn run(&mut self, text: &str) -> Answer {
         match self.client.simple_query(text) {
             Ok(messages) => {

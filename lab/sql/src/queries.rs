@@ -8,10 +8,11 @@ use crate::schema::Schema;
 /// A query, and whether its rows have an order.
 pub fn query(draw: &mut Draw, schema: &Schema) -> (String, bool) {
     let mut writer = Writer::new(draw, schema, 30);
-    match writer.draw.below(10) {
+    match writer.draw.below(12) {
         0 => (constants(&mut writer), false),
         1..=3 => grouped(&mut writer),
         4 => sets(&mut writer),
+        5 | 6 => windowed(&mut writer),
         _ => plain(&mut writer),
     }
 }
@@ -149,10 +150,112 @@ fn aggregate(writer: &mut Writer<'_>, scope: &Scope) -> String {
             format!("{name}({distinct}{column})")
         }
         Bool => format!("{}({column})", writer.draw.word(&["bool_and", "bool_or", "every"])),
-        Bytea | Uuid | Interval => format!("count({distinct}{column})"),
+        Bytea | Uuid | Interval | Jsonb | Ints | Texts => format!("count({distinct}{column})"),
         _ => format!("{}({distinct}{column})", writer.draw.word(&["min", "max", "count"])),
     };
     format!("{call}{filter}")
+}
+
+/// The groups of these positions: one for each value of all of them, or sets of them.
+fn grouping(draw: &mut Draw, positions: &[String]) -> String {
+    let all = positions.join(", ");
+    match draw.below(6) {
+        0 => format!("ROLLUP ({all})"),
+        1 => format!("CUBE ({all})"),
+        2 => format!("GROUPING SETS (({all}), ({}), ())", draw.one(positions)),
+        3 => format!("{}, ROLLUP ({all})", positions[0]),
+        _ => all,
+    }
+}
+
+/// Window functions whose values do not depend on which of equal rows comes first.
+fn windowed(writer: &mut Writer<'_>) -> (String, bool) {
+    let (from, scope) = from(writer);
+    let mut outputs = outputs(writer, &scope, false);
+    for _ in 0..writer.draw.within(1, 2) {
+        let call = window_call(writer, &scope);
+        outputs.push(call);
+    }
+    let mut text = format!("SELECT {} FROM {from}", outputs.join(", "));
+    if writer.draw.once_in(2) {
+        text += &format!(" WHERE {}", writer.condition(&scope, 1));
+    }
+    let is_ordered = writer.draw.once_in(3);
+    if is_ordered {
+        text += &ordering(writer.draw, outputs.len());
+    }
+    (text, is_ordered)
+}
+
+fn window_call(writer: &mut Writer<'_>, scope: &Scope) -> String {
+    let (part, of_part) = writer.draw.one(&scope.columns).clone();
+    let part = if of_part.has_looks() { format!("{part}::text") } else { part };
+    let partition = if writer.draw.once_in(2) { format!("PARTITION BY {part} ") } else { String::new() };
+    // Rows that are equal in all columns are the same one, whichever comes first.
+    let keys = scope.columns.iter().map(|(name, kind)| {
+        let order = writer.draw.word(&["", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
+        if kind.has_looks() { format!("{name}::text{order}") } else { format!("{name}{order}") }
+    });
+    let all = keys.collect::<Vec<_>>().join(", ");
+    let (column, kind) = writer.draw.one(&scope.columns).clone();
+    let integers: Vec<_> = scope.columns.iter().filter(|(_, kind)| matches!(kind, Int2 | Int4)).cloned().collect();
+    let summed = match kind {
+        Int2 | Int4 | Int8 | Numeric => {
+            let name = writer.draw.word(&["sum", "avg", "count", "min", "max"]);
+            if kind.has_looks() && name != "sum" { format!("count({column})") } else { format!("{name}({column})") }
+        }
+        _ => format!("count({column})"),
+    };
+    match writer.draw.below(6) {
+        0 => {
+            let name = writer.draw.word(&[
+                "row_number()",
+                "rank()",
+                "dense_rank()",
+                "percent_rank()",
+                "cume_dist()",
+                "ntile(3)",
+            ]);
+            format!("{name} OVER ({partition}ORDER BY {all})")
+        }
+        1 => {
+            let name = writer.draw.word(&["lag", "lead"]);
+            format!("{name}({column}, {}) OVER ({partition}ORDER BY {all})", writer.draw.below(3))
+        }
+        2 => {
+            let name = writer.draw.word(&["first_value({})", "last_value({})", "nth_value({}, 2)"]);
+            let frame = frame(writer.draw);
+            format!("{} OVER ({partition}ORDER BY {all} {frame})", name.replace("{}", &column))
+        }
+        3 if !integers.is_empty() => {
+            let (key, _) = writer.draw.one(&integers).clone();
+            let order = writer.draw.word(&["", " DESC", " NULLS FIRST"]);
+            let [before, after] = [writer.draw.below(4), writer.draw.below(4)];
+            format!(
+                "{summed} OVER ({partition}ORDER BY {key}{order} RANGE BETWEEN {before} PRECEDING AND {after} FOLLOWING)"
+            )
+        }
+        4 => format!("{summed} OVER ({})", partition.trim_end()),
+        _ => {
+            let frame = frame(writer.draw);
+            format!("{summed} OVER ({partition}ORDER BY {all} {frame})")
+        }
+    }
+}
+
+fn frame(draw: &mut Draw) -> String {
+    let unit = draw.word(&["ROWS", "GROUPS"]);
+    let edges = draw.word(&[
+        "UNBOUNDED PRECEDING AND CURRENT ROW",
+        "1 PRECEDING AND 1 FOLLOWING",
+        "CURRENT ROW AND UNBOUNDED FOLLOWING",
+        "2 PRECEDING AND 1 PRECEDING",
+        "1 FOLLOWING AND 3 FOLLOWING",
+        "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    ]);
+    let exclusion =
+        draw.word(&["", "", " EXCLUDE CURRENT ROW", " EXCLUDE TIES", " EXCLUDE GROUP", " EXCLUDE NO OTHERS"]);
+    format!("{unit} BETWEEN {edges}{exclusion}")
 }
 
 fn grouped(writer: &mut Writer<'_>) -> (String, bool) {
@@ -175,7 +278,10 @@ fn grouped(writer: &mut Writer<'_>) -> (String, bool) {
     if count > 0 {
         let first = outputs.len() - count;
         let positions: Vec<_> = (first + 1..=outputs.len()).map(|at| at.to_string()).collect();
-        text += &format!(" GROUP BY {}", positions.join(", "));
+        // PostgreSQL takes constants, and keys that are written alike, for one value in all sets.
+        let differ = keys.iter().enumerate().all(|(at, key)| key.contains(".c") && !keys[..at].contains(key));
+        let groups = if differ { grouping(writer.draw, &positions) } else { positions.join(", ") };
+        text += &format!(" GROUP BY {groups}");
     }
     if writer.draw.once_in(4) {
         text += &format!(" HAVING count(*) {} {}", writer.draw.word(&[">", "=", "<>"]), writer.draw.below(4));

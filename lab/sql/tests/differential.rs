@@ -30,7 +30,7 @@ fn answers_are_those_of_postgresql() {
         let Some(found) = compare(&case.statements, &mut tally) else { continue };
         let kept = &case.statements[..=found.at];
         let kept = shrunk(kept, |part| compare(part, &mut Tally::default()).is_some_and(|it| it.text == found.text));
-        let texts: Vec<_> = kept.iter().map(|it| format!("{};", it.text)).collect();
+        let texts: Vec<_> = kept.iter().map(|it| format!("{it};")).collect();
         let found = compare(&kept, &mut Tally::default()).unwrap_or(found);
         failures.push(format!("seed {seed}:\n{}\n{found}", texts.join("\n")));
         if failures.len() as u64 >= most {

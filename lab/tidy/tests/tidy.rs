@@ -122,7 +122,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("lab/crash", &["base", "sync", "polychron"]),
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
-    ("lab/fuzz", &["base", "memory", "index", "schema", "log"]),
+    ("lab/fuzz", &["base", "memory", "index", "schema", "engine", "protocols", "log", "sql"]),
     ("lab/sql", &["base", "engine", "protocols", "sql"]),
     ("lab/xtask", &["base", "fuzz"]),
     ("sql", &["base", "sync", "schema", "engine"]),

@@ -77,6 +77,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) place: &'static str,
     /// Those of the procedure that the statement is one of.
     pub(crate) variables: Option<variables::Variables>,
+    /// The views whose queries are around, the innermost one last.
+    pub(crate) views: Vec<String>,
 }
 
 /// What comes behind groups: window functions, and functions that give several rows.
@@ -243,6 +245,7 @@ impl<'c> Binder<'c> {
             tables: Vec::new(),
             from_start: 0,
             part_count: 0,
+            views: Vec::new(),
             place: "WHERE",
             variables: None,
         }

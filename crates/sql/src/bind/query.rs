@@ -1,5 +1,6 @@
 //! Queries.
 
+use polychron_engine::mutations::left_out;
 use sqlparser::ast::{self, SetExpr};
 
 use super::groups::{Groups, determined, grouping, over_groups};
@@ -13,6 +14,7 @@ use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::plan::{Node, OutputColumn, SortKey, conjuncts};
+use crate::steps::Step;
 use crate::types::Type;
 
 /// A query and the columns of its rows.
@@ -466,7 +468,8 @@ pub(super) fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, Sq
         Some(ast::OrderBySort::Desc) => true,
         Some(_) => return Err(SqlError::unsupported("ORDER BY USING")),
     };
-    Ok(SortKey { expr, is_descending, nulls_first: key.options.nulls_first.unwrap_or(is_descending) })
+    let nulls_first = key.options.nulls_first.unwrap_or(is_descending != left_out(Step::NullsLast));
+    Ok(SortKey { expr, is_descending, nulls_first })
 }
 
 /// The position that a number in ORDER BY or GROUP BY names, from 0 on.

@@ -13,6 +13,10 @@ use crate::statement::{Definition, NewObject};
 impl Binder<'_> {
     /// The rows of a view. Nothing around it is seen from inside.
     pub(super) fn view(&mut self, view: &View) -> Result<Query, SqlError> {
+        if self.views.contains(&view.name) {
+            return Err(recursive(&view.name));
+        }
+        crate::parse::check_views(self.views.len())?;
         let statements = crate::parse::statements(&view.query)?;
         let Some(ast::Statement::Query(query)) = statements.first() else {
             return Err(SqlError::internal("a view that is no query"));
@@ -20,7 +24,9 @@ impl Binder<'_> {
         let (scopes, tables) = (std::mem::take(&mut self.scopes), std::mem::take(&mut self.tables));
         let start = std::mem::replace(&mut self.from_start, 0);
         let aggregates = self.aggregates.take();
+        self.views.push(view.name.clone());
         let bound = self.without_variables(|binder| binder.query(query));
+        self.views.pop();
         (self.scopes, self.tables, self.from_start, self.aggregates) = (scopes, tables, start, aggregates);
         let mut bound = bound?;
         bound.columns.iter_mut().zip(&view.columns).for_each(|(column, name)| column.name.clone_from(name));
@@ -41,7 +47,10 @@ impl Binder<'_> {
             _ => return Err(taken(&name)),
         };
         self.catalog.named.borrow_mut().clear();
+        // Its query is bound as if it were within the view, so that it is not made of itself.
+        self.views.push(name.clone());
         let bound = self.query(&create.query)?;
+        self.views.pop();
         let mut about = self.catalog.named.take();
         about.sort_unstable();
         about.dedup();
@@ -143,6 +152,11 @@ impl Binder<'_> {
         }
         Ok(())
     }
+}
+
+fn recursive(name: &str) -> SqlError {
+    let message = format!("infinite recursion detected in rules for relation \"{name}\"");
+    SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
 }
 
 /// A view that is replaced keeps its columns, and may get more.

@@ -42,6 +42,12 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         let (value, low, high) = (float(it[0]), float(it[1]), float(it[2]));
         let Datum::Int(count) = it[3] else { unreachable!("an integer") };
         let bad = |what: &str| SqlError::new(SqlState("2201G"), what.to_owned());
+        if value.is_nan() || low.is_nan() || high.is_nan() {
+            return Err(bad("operand, lower bound, and upper bound cannot be NaN"));
+        }
+        if low.is_infinite() || high.is_infinite() {
+            return Err(bad("lower and upper bounds must be finite"));
+        }
         if count <= 0 {
             return Err(bad("count must be greater than zero"));
         }

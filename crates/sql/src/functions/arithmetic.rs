@@ -153,6 +153,9 @@ macro_rules! integer_operators {
             "&"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int2) };
             "&"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int4) };
             "&"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a & b, Type::Int8) };
+            "#"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a ^ b, Type::Int2) };
+            "#"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a ^ b, Type::Int4) };
+            "#"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a ^ b, Type::Int8) };
             "|"(Int2, Int2) -> Int2 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int2) };
             "|"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int4) };
             "|"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(a | b, Type::Int8) };

@@ -1,5 +1,6 @@
 //! Arrays.
 
+use super::strings::check_length;
 use super::{Function, functions};
 use crate::arrays::{Array, Dimension, MOST_DIMENSIONS, size, too_many_dimensions};
 use crate::context::Context;
@@ -56,6 +57,7 @@ fn joined<'a>(context: &Context<'a>, one: Datum<'a>, other: Datum<'a>) -> Result
     let (Datum::Array(a), Datum::Array(b)) = (one, other) else {
         return Ok(if one.is_null() { other } else { one });
     };
+    check_length(a.bytes().len() + b.bytes().len())?;
     let (of_a, of_b) = (a.dimensions(), b.dimensions());
     let dimensions = match (of_a.len(), of_b.len()) {
         (0, _) => return Ok(other),

@@ -1,11 +1,17 @@
 //! Texts as bytes and bytes as texts, quoting, and texts of a format.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::strings::check_length;
 use super::{Function, functions};
 use crate::arrays::Array;
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::tape::volatile;
+use crate::text::read;
+use crate::types::Type;
 
 fn text<'a>(datum: Datum<'a>) -> &'a str {
     if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
@@ -276,8 +282,24 @@ fn identifier(of: &str) -> String {
     if is_plain { of.to_owned() } else { format!("\"{}\"", of.replace('"', "\"\"")) }
 }
 
+/// A number in a format. Too large a one is the largest.
+fn width_of(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
+    let mut digits = String::new();
+    while let Some(digit) = letters.next_if(char::is_ascii_digit) {
+        digits.push(digit);
+    }
+    (!digits.is_empty()).then(|| digits.parse().unwrap_or(usize::MAX))
+}
+
+fn check_width(width: usize) -> Result<(), SqlError> {
+    if i32::try_from(width).is_err() {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range"));
+    }
+    check_length(width)
+}
+
 /// `format`: `%s`, `%I` and `%L`, with positions, widths and `-`.
-fn formatted(format: &str, arguments: &[Datum<'_>]) -> Result<String, SqlError> {
+fn formatted(context: &Context<'_>, format: &str, arguments: &[Datum<'_>]) -> Result<String, SqlError> {
     let mut out = String::new();
     let mut letters = format.chars().peekable();
     let mut next = 0;
@@ -290,14 +312,7 @@ fn formatted(format: &str, arguments: &[Datum<'_>]) -> Result<String, SqlError> 
             out.push('%');
             continue;
         }
-        let number = |letters: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let mut digits = String::new();
-            while let Some(digit) = letters.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            digits.parse::<usize>().ok()
-        };
-        let mut width = number(&mut letters);
+        let mut width = width_of(&mut letters);
         if width.is_some() && letters.next_if_eq(&'$').is_some() {
             let Some(position) = width.take().filter(|it| *it > 0) else {
                 return Err(invalid("format specifies argument 0, but arguments are numbered from 1"));
@@ -309,12 +324,14 @@ fn formatted(format: &str, arguments: &[Datum<'_>]) -> Result<String, SqlError> 
         while letters.next_if_eq(&'-').is_some() {
             is_left = true;
         }
-        width = width.or_else(|| number(&mut letters));
+        width = width.or_else(|| width_of(&mut letters));
         if letters.next_if_eq(&'*').is_some() {
-            let Some(Datum::Text(digits)) = arguments.get(next) else {
-                return Err(invalid("too few arguments for format()"));
+            let wanted = match arguments.get(next) {
+                Some(Datum::Text(digits)) => read(Type::Int4, digits, context)?,
+                Some(_) => Datum::Int(0),
+                None => return Err(invalid("too few arguments for format()")),
             };
-            let wanted: i64 = digits.parse().unwrap_or(0);
+            let wanted = int(wanted);
             (is_left, width, next) = (is_left || wanted < 0, Some(wanted.unsigned_abs() as usize), next + 1);
         }
         let Some(kind) = letters.next() else {
@@ -337,12 +354,12 @@ fn formatted(format: &str, arguments: &[Datum<'_>]) -> Result<String, SqlError> 
             (_, Datum::Text(text)) => (*text).to_owned(),
             _ => String::new(),
         };
-        let missing = width.unwrap_or(0).min(1 << 20).saturating_sub(shown.chars().count());
+        let width = width.unwrap_or(0);
+        check_width(width)?;
+        let missing = width.saturating_sub(shown.chars().count());
         let blanks = " ".repeat(missing);
         out.push_str(&if is_left { shown + &blanks } else { blanks + &shown });
-        if out.len() > 1 << 26 {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
-        }
+        check_length(out.len())?;
     }
     Ok(out)
 }
@@ -422,7 +439,10 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     };
     "convert_from"(Bytea, Text) -> Text = |it, _| {
         let bad = |_| SqlError::new(SqlState("22021"), "invalid byte sequence for encoding \"UTF8\"");
-        std::str::from_utf8(bytes(it[0])).map(Datum::Text).map_err(bad)
+        // No text has a zero byte.
+        let zero = || SqlError::new(SqlState("22021"), "invalid byte sequence for encoding \"UTF8\": 0x00");
+        let text = std::str::from_utf8(bytes(it[0])).map_err(bad)?;
+        Some(Datum::Text(text)).filter(|_| !text.contains('\0')).ok_or_else(zero)
     };
     "convert_to"(Text, Text) -> Bytea = |it, _| Ok(Datum::Bytes(text(it[0]).as_bytes()));
     "translate"(Text, Text, Text) -> Text = |it, context| made(context, &translated(text(it[0]), text(it[1]), text(it[2])));
@@ -458,7 +478,7 @@ pub(super) const LENIENT: &[Function] = functions! {
     };
     "format"(Text, Texts) -> Text = |it, context| match (it[0], it[1]) {
         (Datum::Text(format), Datum::Array(arguments)) => {
-            made(context, &formatted(format, &arguments.items().collect::<Vec<_>>())?)
+            made(context, &formatted(context, format, &arguments.items().collect::<Vec<_>>())?)
         }
         _ => Ok(Datum::Null),
     };
@@ -472,7 +492,9 @@ pub(super) const LENIENT: &[Function] = functions! {
 fn joined<'a>(context: &Context<'a>, by: &str, of: Datum<'a>) -> Result<Datum<'a>, SqlError> {
     let parts = if let Datum::Array(array) = of { array } else { Array::of_bytes(&[]) };
     let texts = parts.items().filter_map(|part| if let Datum::Text(text) = part { Some(text) } else { None });
-    made(context, &texts.collect::<Vec<_>>().join(by))
+    let texts: Vec<_> = texts.collect();
+    check_length(texts.iter().map(|text| text.len().saturating_add(by.len())).sum())?;
+    made(context, &texts.join(by))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! JSON.
 
 use super::arrays::array;
+use super::strings::check_length;
 use super::{Function, functions};
 use crate::arrays::Array;
 use crate::context::Context;
@@ -86,6 +87,7 @@ fn object(pairs: &[(&str, &str)], out: &mut String) -> Result<(), SqlError> {
 
 fn concatenated<'a>(context: &Context<'a>, one: Datum<'a>, other: Datum<'a>) -> Result<Datum<'a>, SqlError> {
     let (a, b) = (json(one), json(other));
+    check_length(a.raw.len() + b.raw.len())?;
     made(context, |out| match (&a.of, &b.of) {
         (Form::Object(own), Form::Object(more)) => {
             let pairs: Vec<_> = own.iter().chain(more).map(|(key, value)| (&**key, value.raw)).collect();

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use regex::{Regex, RegexBuilder};
 
+use super::strings::check_length;
 use super::{Function, functions};
 use crate::arrays::Array;
 use crate::context::Context;
@@ -123,7 +124,19 @@ fn replaced<'a>(arguments: &[Datum<'a>], flags: &str, context: &Context<'a>) -> 
         return Err(SqlError::unsupported(format!("the regular expression flag {flag}")));
     }
     let count = usize::from(!flags.contains('g'));
-    let made = with_regex(pattern, flags.contains('i'), |regex| regex.replacen(of, count, by.as_str()).into_owned())?;
+    let made = with_regex(pattern, flags.contains('i'), |regex| {
+        let (mut made, mut end) = (String::new(), 0);
+        let most = if count == 0 { usize::MAX } else { count };
+        for found in regex.captures_iter(of).take(most) {
+            let whole = found.get_match();
+            made.push_str(&of[end..whole.start()]);
+            found.expand(&by, &mut made);
+            check_length(made.len())?;
+            end = whole.end();
+        }
+        made.push_str(&of[end..]);
+        Ok::<_, SqlError>(made)
+    })??;
     Ok(Datum::Text(context.arena.alloc_str(&made)))
 }
 

@@ -19,6 +19,7 @@ fn made<'a>(context: &Context<'a>, text: &str) -> Result<Datum<'a>, SqlError> {
 
 fn joined<'a>(context: &Context<'a>, parts: &[&str]) -> Result<Datum<'a>, SqlError> {
     let length = parts.iter().map(|part| part.len()).sum();
+    check_length(length)?;
     let mut all = bumpalo::collections::String::with_capacity_in(length, context.arena);
     parts.iter().for_each(|part| all.push_str(part));
     Ok(Datum::Text(all.into_bump_str()))
@@ -98,6 +99,17 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, ignores_case
     Ok(parts[part..].iter().all(|part| matches!(part, Part::Any)))
 }
 
+/// The longest text that a function makes, in bytes.
+const LONGEST: usize = 1 << 26;
+
+/// Whether a text of so many bytes is made.
+pub(super) fn check_length(bytes: usize) -> Result<(), SqlError> {
+    if bytes <= LONGEST {
+        return Ok(());
+    }
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"))
+}
+
 fn padded<'a>(context: &Context<'a>, arguments: &[Datum<'a>], is_left: bool) -> Result<Datum<'a>, SqlError> {
     let (of, length) = (text(arguments[0]), int(arguments[1]).max(0));
     let fill = arguments.get(2).map_or(" ", |fill| text(*fill));
@@ -116,6 +128,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "||"(Text, Text) -> Text = |it, context| joined(context, &[text(it[0]), text(it[1])]);
     "||"(Bytea, Bytea) -> Bytea = |it, context| {
         let [Datum::Bytes(a), Datum::Bytes(b)] = it else { unreachable!("bytes") };
+        check_length(a.len() + b.len())?;
         let mut all = bumpalo::collections::Vec::with_capacity_in(a.len() + b.len(), context.arena);
         all.extend_from_slice(a);
         all.extend_from_slice(b);
@@ -164,13 +177,16 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     };
     "replace"(Text, Text, Text) -> Text = |it, context| {
         let (of, from, to) = (text(it[0]), text(it[1]), text(it[2]));
-        if from.is_empty() { Ok(it[0]) } else { made(context, &of.replace(from, to)) }
+        if from.is_empty() {
+            return Ok(it[0]);
+        }
+        let count = if to.len() > from.len() { of.matches(from).count() } else { 0 };
+        check_length(of.len().saturating_add(count.saturating_mul(to.len())))?;
+        made(context, &of.replace(from, to))
     };
     "repeat"(Text, Int4) -> Text = |it, context| {
         let (of, count) = (text(it[0]), int(it[1]).max(0) as usize);
-        if of.len().saturating_mul(count) > 1 << 26 {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
-        }
+        check_length(of.len().saturating_mul(count))?;
         made(context, &of.repeat(count))
     };
     "reverse"(Text) -> Text = |it, context| made(context, &text(it[0]).chars().rev().collect::<String>());

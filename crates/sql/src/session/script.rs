@@ -21,7 +21,7 @@ use crate::exec::{self, Failure};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
-use crate::sequences::Drawn;
+use crate::sequences::{CheckModes, Drawn};
 use crate::text::Zone;
 
 /// The most statements that are done again.
@@ -62,8 +62,8 @@ pub(crate) struct Script {
 pub(super) struct Mark {
     pub(super) items: usize,
     changes: Changes,
-    /// How many checks were deferred.
-    deferred: usize,
+    /// How many checks were deferred, and which keys were.
+    deferred: (usize, CheckModes),
     /// How many cursors the session had declared.
     pub(super) cursors: u64,
 }
@@ -141,13 +141,13 @@ impl Script {
         self.items = Vec::new();
     }
 
-    pub(super) fn mark(&self, deferred: usize, cursors: u64) -> Mark {
+    pub(super) fn mark(&self, deferred: (usize, CheckModes), cursors: u64) -> Mark {
         Mark { items: self.items.len(), changes: self.changes.clone(), deferred, cursors }
     }
 
     /// What came behind the mark was undone.
     pub(super) fn return_to(&mut self, mark: &Mark, drawn: &Drawn) {
-        drawn.forget_deferred(mark.deferred);
+        drawn.return_to(&mark.deferred);
         self.runs_once = true;
         self.items.truncate(mark.items);
         self.changes.clone_from(&mark.changes);
@@ -198,24 +198,32 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs the checks that were deferred.
     pub(crate) fn check_deferred(&mut self, zone: &Zone) -> Result<(), SqlError> {
-        self.run_checks(Drawn::take_deferred, zone)
+        self.check(Drawn::take_deferred, zone)
     }
 
     /// Runs the checks that have waited for the last row of a COPY.
     pub(crate) fn check_postponed(&mut self, zone: &Zone) -> Result<(), SqlError> {
-        self.run_checks(Drawn::take_postponed, zone)
+        self.check(Drawn::take_postponed, zone)
     }
 
-    fn run_checks(&mut self, take: fn(&Drawn) -> Vec<Check>, zone: &Zone) -> Result<(), SqlError> {
+    fn check(&mut self, take: fn(&Drawn) -> Vec<Check>, zone: &Zone) -> Result<(), SqlError> {
+        let Err(failure) = self.run_checks(take(&self.drawn), zone) else { return Ok(()) };
+        self.recover(failure, zone).map_err(|failure| self.fail(failure))?;
+        // The statements have left their checks again. It ends, because a transaction is run again only so often.
+        self.check(take, zone)
+    }
+
+    /// Runs the checks of keys that `SET CONSTRAINTS` has just said to be immediate.
+    pub(crate) fn check_due(&mut self, zone: &Zone) -> Result<(), SqlError> {
+        self.run_checks(self.drawn.due(), zone).map_err(|failure| self.fail(failure))
+    }
+
+    fn run_checks(&mut self, checks: Vec<Check>, zone: &Zone) -> Result<(), Failure> {
         let Some(Block { transaction: Some(transaction), has_failed: false, now, .. }) = &mut self.block else {
             return Ok(());
         };
-        let (checks, now) = (take(&self.drawn), Now::At(*now));
-        let ran = transaction.with(|transaction| run_deferred(checks, transaction, (zone, now))).expect(HERE);
-        let Err(failure) = ran else { return Ok(()) };
-        self.recover(failure, zone).map_err(|failure| self.fail(failure))?;
-        // The statements have left their checks again. It ends, because a transaction is run again only so often.
-        self.run_checks(take, zone)
+        let now = Now::At(*now);
+        transaction.with(|transaction| run_deferred(checks, transaction, (zone, now))).expect(HERE)
     }
 
     /// Notes what a name stands for from now on, and what it stood for before the transaction.

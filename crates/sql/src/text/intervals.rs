@@ -34,6 +34,8 @@ struct Sum {
     months: f64,
     days: f64,
     micros: f64,
+    /// Of clocks: more digits than a float has.
+    clock: i128,
 }
 
 impl Sum {
@@ -48,12 +50,13 @@ impl Sum {
     }
 
     fn interval(&self, sign: f64) -> Option<Interval> {
-        let fits = |value: f64, most: f64| (value.abs() <= most).then_some(value * sign);
-        Some(Interval {
-            months: fits(self.months, i32::MAX.into())? as i32,
-            days: fits(self.days, i32::MAX.into())? as i32,
-            micros: fits(self.micros.round(), 9.2e18)? as i64,
-        })
+        let fits = |value: f64| {
+            let value = value * sign;
+            (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value).then_some(value as i32)
+        };
+        let micros = (self.micros.abs() < 1e19).then_some(self.micros.round() as i128 + self.clock)?;
+        let micros = if sign < 0.0 { -micros } else { micros };
+        Some(Interval { months: fits(self.months)?, days: fits(self.days)?, micros: i64::try_from(micros).ok()? })
     }
 }
 
@@ -80,7 +83,7 @@ fn read_words(text: &str) -> Option<(Sum, f64)> {
             if count.is_some() {
                 return None;
             }
-            sum.micros += read_clock(word)?;
+            sum.clock += read_clock(word)?;
             is_empty = false;
         } else if let Some((years, months)) = year_and_month(word) {
             sum.months += years * 12.0 + months;
@@ -112,18 +115,18 @@ fn year_and_month(word: &str) -> Option<(f64, f64)> {
 }
 
 /// Microseconds of `[-]04:05[:06.789]`.
-fn read_clock(word: &str) -> Option<f64> {
+fn read_clock(word: &str) -> Option<i128> {
     let (sign, rest) = match word.as_bytes()[0] {
-        b'-' => (-1.0, &word[1..]),
-        b'+' => (1.0, &word[1..]),
-        _ => (1.0, word),
+        b'-' => (-1, &word[1..]),
+        b'+' => (1, &word[1..]),
+        _ => (1, word),
     };
     let mut parts = rest.split(':');
     let hours: u32 = parts.next()?.parse().ok()?;
     let minutes: u32 = parts.next()?.parse().ok().filter(|minutes| *minutes < 60)?;
     let seconds: f64 = parts.next().map_or(Some(0.0), |it| it.parse().ok()).filter(|it| (0.0..60.0).contains(it))?;
-    let whole = f64::from(hours) * 3600.0 + f64::from(minutes) * 60.0;
-    parts.next().is_none().then_some(sign * (whole * 1e6 + (seconds * 1e6).round()))
+    let whole = i128::from(hours) * 3600 + i128::from(minutes) * 60;
+    parts.next().is_none().then_some(sign * (whole * 1_000_000 + (seconds * 1e6).round() as i128))
 }
 
 /// What follows the `P` of ISO 8601.

@@ -71,8 +71,11 @@ pub(crate) fn from_local(local: i64, zone: &Zone) -> i64 {
     let date = i16::try_from(year).ok().and_then(|year| civil::Date::new(year, month as i8, day as i8).ok());
     let time = civil::Time::new((second / 3600) as i8, (second / 60 % 60) as i8, (second % 60) as i8, 0).ok();
     let zoned = date.zip(time).and_then(|(date, time)| zone.0.to_ambiguous_zoned(date.to_datetime(time)).later().ok());
-    let offset = zoned.map_or_else(|| zone.offset_at(local), |zoned| zoned.offset().seconds());
-    local.saturating_sub(i64::from(offset) * 1_000_000)
+    // A local time that does not exist is not the one of what it is taken as, so that the offset there is another one.
+    zoned.map_or_else(
+        || local.saturating_sub(i64::from(zone.offset_at(local)) * 1_000_000),
+        |zoned| zoned.timestamp().as_microsecond() + micros % 1_000_000,
+    )
 }
 
 fn is_infinite(micros: i64) -> bool {
@@ -132,8 +135,9 @@ struct Fields {
 fn fields(of: Type, text: &str, trimmed: &str) -> Result<Fields, SqlError> {
     let bad = || invalid(of, text);
     let mut fields = Fields::default();
-    let is_bc = trimmed.len() > 3 && trimmed[trimmed.len() - 3..].eq_ignore_ascii_case(" bc");
-    let rest = if is_bc { &trimmed[..trimmed.len() - 3] } else { trimmed };
+    let era = trimmed.len().checked_sub(3).and_then(|at| trimmed.split_at_checked(at));
+    let before_era = era.filter(|(_, era)| era.eq_ignore_ascii_case(" bc")).map(|(rest, _)| rest);
+    let (is_bc, rest) = (before_era.is_some(), before_era.unwrap_or(trimmed));
     let mut date = None;
     for word in rest.split([' ', 'T', 't']).filter(|word| !word.is_empty()) {
         // A name with a `t` in it was cut: it is taken as a whole further down.
@@ -208,6 +212,7 @@ fn read_zone(text: &str) -> Option<Zone> {
     let mut parts: Vec<&str> = text[1..].split(':').collect();
     if let [all] = parts[..]
         && all.len() == 4
+        && all.is_ascii()
     {
         parts = vec![&all[..2], &all[2..]];
     }
