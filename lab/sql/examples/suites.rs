@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use polychron_base::clock::{Clock as _, SystemClock};
 use polychron_engine::{Interactive, Protocol};
+use polychron_lab_sql::Ours;
 use polychron_lab_sql::suites::{self, Outcomes, SmallBank, Suite, Tatp, Tpcc, Ycsb};
-use polychron_lab_sql::{Ours, System};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::hyper::Hyper;
 use polychron_protocols::maflingo::Maflingo;
@@ -25,10 +25,10 @@ fn measure<P: Protocol<Worker: Interactive>>(suite: &dyn Suite, clients: usize, 
     let clock = SystemClock::new();
     let begun_ns = clock.now_ns();
     let outcomes: Vec<Outcomes> = std::thread::scope(|scope| {
-        let run =
-            |(connection, seed): (_, u64)| scope.spawn(move || suites::run(suite, (seed, count), connection, None));
-        let threads: Vec<_> =
-            connections.iter_mut().map(|it| it as &mut (dyn System + Send)).zip(1..).map(run).collect();
+        let clients = connections.iter_mut().zip(1..);
+        let threads: Vec<_> = clients
+            .map(|(connection, seed)| scope.spawn(move || suites::run(suite, (seed, count), connection, None)))
+            .collect();
         threads.into_iter().map(|thread| thread.join().expect("a client that fails says why")).collect()
     });
     let seconds = (clock.now_ns() - begun_ns) as f64 / 1e9;
