@@ -214,6 +214,7 @@ fn bench_on_request<L: ProtocolList, W: Workload>(
 
 /// Refuses a workload that was not built.
 #[cfg(not(feature = "workloads"))]
+#[expect(clippy::extra_unused_type_parameters, reason = "it is called as the other one is")]
 fn bench_on_request<L: ProtocolList, W: Workload>(
     _common: &Common,
     _options: W::Options,

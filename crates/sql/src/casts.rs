@@ -431,7 +431,9 @@ pub(crate) fn bound<'a>(
                     format!("value too long for type {to}"),
                 ));
             }
-            Ok(Datum::Text(&text[..end]))
+            let cut = &text[..end];
+            // char(n) has no blanks at its end, wherever it is cut.
+            Ok(Datum::Text(if to.base == Type::Bpchar { cut.trim_end_matches(' ') } else { cut }))
         }
         _ => Ok(datum),
     }

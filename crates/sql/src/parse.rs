@@ -98,6 +98,36 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// Whether what a query answers depends on all columns that a table has: it has `*`, TABLE or NATURAL.
+pub(crate) fn takes_all_columns(query: &str) -> Result<bool, SqlError> {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, query).tokenize().map_err(|error| error_of(error.into()))?;
+    let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    let is_wildcard = |at: usize| {
+        let is_call = at > 0 && *tokens[at - 1] == Token::LParen;
+        // A product goes on with an operand.
+        !is_call
+            && tokens.get(at + 1).is_none_or(|next| match next {
+                Token::Comma | Token::RParen | Token::SemiColon => true,
+                Token::Word(word) => word.quote_style.is_none() && is_clause(word.keyword),
+                _ => false,
+            })
+    };
+    Ok((0..tokens.len()).any(|at| match tokens[at] {
+        Token::Mul => is_wildcard(at),
+        Token::Word(word) => word.quote_style.is_none() && matches!(word.keyword, Keyword::NATURAL | Keyword::TABLE),
+        _ => false,
+    }))
+}
+
+/// Whether a keyword follows the list of a SELECT.
+fn is_clause(keyword: Keyword) -> bool {
+    use Keyword::{EXCEPT, FETCH, FROM, GROUP, HAVING, INTERSECT, LIMIT, OFFSET, ORDER, UNION, WHERE, WINDOW};
+    matches!(
+        keyword,
+        EXCEPT | FETCH | FROM | GROUP | HAVING | INTERSECT | LIMIT | OFFSET | ORDER | UNION | WHERE | WINDOW
+    )
+}
+
 /// How many views may be made of each other.
 const VIEWS: usize = 32;
 

@@ -51,6 +51,32 @@ fn definitions_are_kept_in_the_database() {
     definitions_are_kept::<Locking>();
 }
 
+/// The columns of a view are those of when it was made.
+#[test]
+fn views_of_all_columns_refuse_new_ones() {
+    let protocol = Serial::open(Default::default(), Common::default()).unwrap();
+    let mut connection = Connection::open(&SqlDatabase::open(protocol)).unwrap();
+    run(&mut connection, "CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
+    run(&mut connection, "INSERT INTO t VALUES (1, 2)").unwrap();
+    let queries = [
+        "SELECT *, 7 AS seven FROM t",
+        "SELECT 7 AS seven, t.* FROM t",
+        "SELECT DISTINCT ON (id) *, 7 AS seven FROM t",
+        "SELECT 7 AS seven FROM (SELECT * FROM t) s",
+        "SELECT 7 AS seven FROM t NATURAL JOIN (SELECT 1 AS id) s",
+        "SELECT 7 AS seven WHERE EXISTS (TABLE t)",
+    ];
+    for query in queries {
+        run(&mut connection, &format!("CREATE VIEW w AS {query}")).unwrap();
+        assert_eq!(code(run(&mut connection, "ALTER TABLE t ADD COLUMN w int DEFAULT 3")), "0A000", "{query}");
+        assert_eq!(run(&mut connection, "SELECT seven FROM w").unwrap(), "7", "{query}");
+        run(&mut connection, "DROP VIEW w").unwrap();
+    }
+    run(&mut connection, "CREATE VIEW w AS SELECT count(*) AS n, sum(v * 2 * (v)) AS s FROM t").unwrap();
+    run(&mut connection, "ALTER TABLE t ADD COLUMN w int DEFAULT 3").unwrap();
+    assert_eq!(run(&mut connection, "SELECT * FROM w").unwrap(), "1|8");
+}
+
 #[test]
 fn tables_of_others_are_there_and_a_stale_description_is_not_theirs() {
     let protocol = Maflingo::open(Default::default(), Common::default()).unwrap();

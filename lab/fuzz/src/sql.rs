@@ -49,7 +49,7 @@ const PLAIN: &[&str] = &[
     "numeric(7,3)",
     "text",
     "varchar(5)",
-    "varchar(9)",
+    "char(4)",
     "bytea",
     "date",
     "time",

@@ -92,6 +92,9 @@ impl Binder<'_> {
         if !table.views.is_empty() && !alter.operations.iter().all(keeps_names) {
             return Err(SqlError::unsupported("a change of columns and names of which views are made"));
         }
+        if alter.operations.iter().any(|it| matches!(it, Operation::AddColumn { .. })) {
+            self.check_views_of_all_columns(&table.views)?;
+        }
         let mut definition = Definition::new("ALTER TABLE");
         definition.closes.push(table.id);
         let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();

@@ -85,6 +85,20 @@ impl Binder<'_> {
         Ok(definition)
     }
 
+    /// Refuses a new column of a table of which a view takes all: the view's columns are those of when it was made.
+    pub(super) fn check_views_of_all_columns(&self, views: &[String]) -> Result<(), SqlError> {
+        for name in views {
+            if let Some(Object::View(view)) = self.catalog.object(name)?
+                && crate::parse::takes_all_columns(&view.query)?
+            {
+                return Err(SqlError::unsupported(format!(
+                    "a new column beneath the view {name}, which has all columns,"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Changes which views an object knows to be about it.
     fn note_views(
         &self,

@@ -105,14 +105,11 @@ pub(super) fn copy_of(text: &str, is_from: bool) -> Result<Copy, SqlError> {
 
 /// The names of all columns of the table, and the columns that are given.
 fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>), SqlError> {
-    let given = match plan {
-        Plan::Insert { table, source: Node::Project { input, .. }, .. } => match &**input {
-            Node::Given(given) => Some((table, given)),
-            _ => None,
-        },
-        _ => None,
-    };
-    let (table, given) = given.ok_or_else(|| SqlError::internal("a COPY has no columns"))?;
+    let none = || SqlError::internal("a COPY has no columns");
+    let Plan::Insert { table, source, .. } = plan else { return Err(none()) };
+    // Where all columns are given, they are the row.
+    let rows = if let Node::Project { input, .. } = source { input } else { source };
+    let Node::Given(given) = rows else { return Err(none()) };
     let names = table.visible().map(|(_, column)| column.name.clone()).collect();
     let columns = given.iter().map(|&at| {
         let column = &table.columns[at];
