@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
-use super::literals::constant;
+use super::literals::{beyond_numerics, constant};
 use super::operators::operator_name;
 use super::subqueries::query_of;
 use super::{Binder, column_type, folded};
@@ -316,7 +316,9 @@ impl Binder<'_> {
             let state = if place == Place::Explicit { SqlState::CANNOT_COERCE } else { SqlState::DATATYPE_MISMATCH };
             return Err(SqlError::new(state, message));
         };
+        let beyond = beyond_numerics(&typed.expr).filter(|_| matches!(to.base, Type::Float4 | Type::Float8));
         let expr = match (cast, &typed.expr) {
+            _ if let Some(digits) = beyond => read_constant(to.base, digits)?,
             (Cast::Same, _) => typed.expr,
             (Cast::Read(of), Expr::Constant(OwnedDatum::Text(text))) if !is_of_clock(of) => read_constant(of, text)?,
             (cast, _) => fold(Expr::Cast(cast, Box::new(typed.expr)), volatility_of(from, to.base)),
