@@ -106,6 +106,8 @@ pub(super) fn copy_of(text: &str, is_from: bool) -> Result<Copy, SqlError> {
 /// The names of all columns of the table, and the columns that are given.
 fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>), SqlError> {
     let given = match plan {
+        // Where all columns are given in their order nothing is projected.
+        Plan::Insert { table, source: Node::Given(given), .. } => Some((table, given)),
         Plan::Insert { table, source: Node::Project { input, .. }, .. } => match &**input {
             Node::Given(given) => Some((table, given)),
             _ => None,
