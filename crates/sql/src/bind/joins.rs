@@ -40,6 +40,12 @@ impl Binder<'_> {
         Ok(all?.unwrap_or(Source { node: Node::Nothing, scope: Scope::default() }))
     }
 
+    /// The rows of `left`, each with all rows of a FROM that does not see it.
+    pub(super) fn crossed(&mut self, left: Source, from: &[ast::TableWithJoins]) -> Result<Source, SqlError> {
+        let right = self.beside(&left, |binder| binder.from(from))?;
+        joined(left, right, None, Form::Kind(JoinKind::Inner))
+    }
+
     fn joins(&mut self, item: &ast::TableWithJoins) -> Result<Source, SqlError> {
         let mut source = self.factor(&item.relation)?;
         for join in &item.joins {
