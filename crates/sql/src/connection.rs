@@ -116,7 +116,14 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         parameters: &[(Type, Datum<'_>)],
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
-        let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
+        // A `character` has no blanks at its end but in answers.
+        let (types, values): (Vec<_>, Vec<_>) = parameters
+            .iter()
+            .map(|(of, value)| match (of, value) {
+                (Type::Bpchar, Datum::Text(text)) => (*of, Datum::Text(text.trim_end_matches(' '))),
+                _ => (*of, *value),
+            })
+            .unzip();
         let parameters = Parameters { types: &types, values: &values };
         let ended = self.limited(|connection| connection.execute_text(text, parameters, answered));
         self.finish_definitions();

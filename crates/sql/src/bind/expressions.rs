@@ -431,10 +431,14 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Case { branches, otherwise }, of))
     }
 
-    /// The expressions as ones of their common type.
-    pub(crate) fn alike(&mut self, place: &str, parts: Vec<Typed>) -> Result<(Vec<Expr>, Type), SqlError> {
-        let of = common_type(place, &parts)?;
-        let parts = parts.into_iter().map(|part| Ok(self.cast(part, of.into(), Place::Implicit)?.expr));
+    /// The expressions as ones of their common type, with the bound that all have.
+    pub(crate) fn alike(&mut self, place: &str, parts: Vec<Typed>) -> Result<(Vec<Expr>, ColumnType), SqlError> {
+        let base = common_type(place, &parts)?;
+        let is_null = |it: &&Typed| matches!(&it.expr, Expr::Constant(value) if value.get().is_null());
+        let mut bounds = parts.iter().filter(|it| !is_null(it)).map(|it| it.of);
+        let first = bounds.next().filter(|of| of.base == base && bounds.all(|it| it == *of));
+        let of = first.unwrap_or(base.into());
+        let parts = parts.into_iter().map(|part| Ok(self.cast(part, base.into(), Place::Implicit)?.expr));
         Ok((parts.collect::<Result<_, SqlError>>()?, of))
     }
 }

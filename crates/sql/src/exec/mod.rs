@@ -177,11 +177,11 @@ impl<'t> Exec<'t> {
         Self { access, shared }
     }
 
-    fn take_arena(&self) -> Bump {
+    pub(crate) fn take_arena(&self) -> Bump {
         self.shared.arenas.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn give_arena(&self, mut arena: Bump) {
+    pub(crate) fn give_arena(&self, mut arena: Bump) {
         arena.reset();
         self.shared.arenas.borrow_mut().push(arena);
     }
