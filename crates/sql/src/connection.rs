@@ -107,7 +107,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         Ok(last)
     }
 
-    /// As [`Connection::execute`], and tells what each of the statements has done, up to the one that fails.
+    /// As [`Connection::execute`], and tells what each of the statements has done, up to the one that fails. If `answered` panics, the text ends there,
+    /// and a transaction that it has not begun with BEGIN is rolled back, unless that has committed before.
     ///
     /// # Errors
     /// As there.
@@ -126,7 +127,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             })
             .unzip();
         let parameters = Parameters { types: &types, values: &values };
-        let ended = self.limited(|connection| connection.execute_text(text, parameters, answered));
+        let unwound = Unwound(self);
+        let ended = unwound.0.limited(|connection| connection.execute_text(text, parameters, answered));
+        // It has not unwound.
+        std::mem::forget(unwound);
         self.finish_definitions();
         if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
             self.database.forget_dropped();
@@ -422,6 +426,18 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
         Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })
+    }
+}
+
+/// Ends a text whose answers are given to what panics: the transaction that the text has begun by itself is rolled back, and its tables are free.
+struct Unwound<'c, P: Protocol<Worker: Interactive>>(&'c mut Connection<P>);
+
+impl<P: Protocol<Worker: Interactive>> Drop for Unwound<'_, P> {
+    fn drop(&mut self) {
+        if !self.0.session.is_explicit() {
+            self.0.session.roll_back();
+        }
+        self.0.finish_definitions();
     }
 }
 
