@@ -20,6 +20,7 @@ use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
+use crate::settings::Changed;
 use crate::statement::{Action, Statement};
 use crate::text::Zone;
 use crate::types::Type;
@@ -45,8 +46,8 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     pub(crate) interrupts: Interrupts,
     /// A COPY is under way, or was leaked.
     pub(crate) is_copying: bool,
-    /// Time-outs of locks and statements as they were before SET LOCAL.
-    pub(crate) before_local: Option<(Option<Duration>, Option<Duration>)>,
+    /// What its transaction has set.
+    pub(crate) changed: Changed,
 }
 
 impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
@@ -86,8 +87,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
         let (session, cache) = (Session::new(worker, answers, needs), Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
-        let (database, is_copying, before_local) = (database.clone(), false, None);
-        Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, before_local }
+        let (database, is_copying, changed) = (database.clone(), false, Changed::default());
+        Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, changed }
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -106,7 +107,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         Ok(last)
     }
 
-    /// As [`Connection::execute`], and tells what each of the statements has done, up to the one that fails.
+    /// As [`Connection::execute`], and tells what each of the statements has done, up to the one that fails. If `answered` panics, the text ends there,
+    /// and a transaction that it has not begun with BEGIN is rolled back, unless that has committed before.
     ///
     /// # Errors
     /// As there.
@@ -116,9 +118,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         parameters: &[(Type, Datum<'_>)],
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
-        let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
+        // A `character` has no blanks at its end but in answers.
+        let (types, values): (Vec<_>, Vec<_>) = parameters
+            .iter()
+            .map(|(of, value)| match (of, value) {
+                (Type::Bpchar, Datum::Text(text)) => (*of, Datum::Text(text.trim_end_matches(' '))),
+                _ => (*of, *value),
+            })
+            .unzip();
         let parameters = Parameters { types: &types, values: &values };
-        let ended = self.limited(|connection| connection.execute_text(text, parameters, answered));
+        let unwound = Unwound(self);
+        let ended = unwound.0.limited(|connection| connection.execute_text(text, parameters, answered));
+        // It has not unwound.
+        std::mem::forget(unwound);
         self.finish_definitions();
         if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
             self.database.forget_dropped();
@@ -145,6 +157,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             return self.define_alone(statement, parameters).map(answered);
         }
         for command in &commands {
+            if commands.len() > 1 && !self.session.is_open() && command.is_set() {
+                // A later statement that fails undoes it.
+                self.session.begin(Modes::default(), false)?;
+            }
             let stepped = match command {
                 Command::Sql(statement) => self.step(statement, parameters),
                 other => self.step_own(other, parameters, commands.len() == 1),
@@ -348,7 +364,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             Control::RollBack { chain } => self.end(chain, "ROLLBACK"),
             Control::Savepoint(name) => {
                 self.check_block("SAVEPOINT")?;
-                self.session.set_savepoint(name);
+                self.session.set_savepoint(name, self.save_settings());
                 Ok(Outcome::tagged("SAVEPOINT"))
             }
             Control::Release(name) => {
@@ -358,7 +374,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             }
             Control::RollBackTo(name) => {
                 self.check_block("ROLLBACK TO SAVEPOINT")?;
-                self.session.roll_back_to(&name)?;
+                let saved = self.session.roll_back_to(&name)?;
+                self.return_to_settings(saved);
                 Ok(Outcome::tagged("ROLLBACK"))
             }
             Control::SetTransaction(modes) => {
@@ -415,6 +432,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             "transaction_read_only" => "off".to_owned(),
             "lock_timeout" => shown_time(self.lock_timeout),
             "statement_timeout" => shown_time(self.interrupts.timeout),
+            "replay" => if self.session.is_replayed { "on" } else { "off" }.to_owned(),
             _ => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
                 return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
@@ -422,6 +440,18 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
         Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })
+    }
+}
+
+/// Ends a text whose answers are given to what panics: the transaction that the text has begun by itself is rolled back, and its tables are free.
+struct Unwound<'c, P: Protocol<Worker: Interactive>>(&'c mut Connection<P>);
+
+impl<P: Protocol<Worker: Interactive>> Drop for Unwound<'_, P> {
+    fn drop(&mut self) {
+        if !self.0.session.is_explicit() {
+            self.0.session.roll_back();
+        }
+        self.0.finish_definitions();
     }
 }
 
@@ -435,6 +465,10 @@ impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
 }
 
 impl Command {
+    fn is_set(&self) -> bool {
+        matches!(self, Self::Sql(ast::Statement::Set(ast::Set::SingleAssignment { .. })))
+    }
+
     /// The statement, if it reads or changes rows and does nothing else.
     fn plain(&self) -> Option<&ast::Statement> {
         if let Self::Sql(statement) = self { is_plain(statement).then_some(statement) } else { None }

@@ -150,7 +150,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         }
     }
 
-    /// Does what SET says of constraints, and of the time for which locks are waited for; of nothing else.
+    /// Does what SET says of constraints, replays and time-outs; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
             return None;
@@ -173,7 +173,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
             }
             ("replay", [how]) if !is_local && ["on", "true", "off", "false"].contains(&how.as_str()) => {
-                self.session.is_replayed = how == "on" || how == "true";
+                let is_replayed = how == "on" || how == "true";
+                self.change_settings(false, |settings| settings.is_replayed = is_replayed);
                 Some(Ok(Outcome::tagged("SET")))
             }
             (name @ ("lock_timeout" | "statement_timeout"), [time]) => {
@@ -186,11 +187,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                     let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
                     return Some(Ok(Outcome { notices, ..Outcome::tagged("SET") }));
                 }
-                if is_local {
-                    self.before_local.get_or_insert((self.lock_timeout, self.interrupts.timeout));
-                }
-                let place = if name == "lock_timeout" { &mut self.lock_timeout } else { &mut self.interrupts.timeout };
-                *place = time;
+                let is_of_locks = name == "lock_timeout";
+                self.change_settings(is_local, |settings| {
+                    *if is_of_locks { &mut settings.lock_timeout } else { &mut settings.statement_timeout } = time;
+                });
                 Some(Ok(Outcome::tagged("SET")))
             }
             _ => None,
@@ -281,7 +281,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     fn finish(&mut self) {
-        if let Some((script, has_committed)) = self.session.take_ended()
+        let ended = self.session.take_ended();
+        let has_committed = ended.as_ref().is_some_and(|(_, has_committed)| *has_committed);
+        if let Some((script, _)) = ended
             && !(script.before.is_empty() && script.made.is_empty())
         {
             let nothing = crate::catalog::Changes::new();
@@ -291,9 +293,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             self.database.forget_pending(script.before.keys());
         }
         if !self.session.is_open() {
-            if let Some(before) = self.before_local.take() {
-                (self.lock_timeout, self.interrupts.timeout) = before;
-            }
+            self.end_settings(has_committed);
             for sequence in self.session.drawn().take_unsaved() {
                 // What is not stored now is stored with the next number.
                 let _ = sequence.save();

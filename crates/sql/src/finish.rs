@@ -17,11 +17,11 @@ pub(crate) fn finished(plan: Plan) -> Plan {
         Plan::Insert { table, source, checks, keys, on_conflict, returning } => {
             Plan::Insert { table, source: finished_node(source), checks, keys, on_conflict, returning }
         }
-        Plan::Update { table, source, set, checks, keys, returning } => {
-            Plan::Update { table, source: finished_node(source), set, checks, keys, returning }
+        Plan::Update { table, source, is_joined, set, checks, keys, returning } => {
+            Plan::Update { table, source: finished_node(source), is_joined, set, checks, keys, returning }
         }
-        Plan::Delete { table, source, keys, returning } => {
-            Plan::Delete { table, source: finished_node(source), keys, returning }
+        Plan::Delete { table, source, is_joined, keys, returning } => {
+            Plan::Delete { table, source: finished_node(source), is_joined, keys, returning }
         }
         // What is run was finished when it was bound.
         Plan::Analyze(analyzed) => Plan::Analyze(analyzed),

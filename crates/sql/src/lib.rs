@@ -35,6 +35,7 @@ mod resident;
 mod rows;
 mod sequences;
 mod session;
+mod settings;
 mod statement;
 mod steps;
 mod tape;

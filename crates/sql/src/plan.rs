@@ -428,19 +428,22 @@ pub(crate) enum Plan {
         on_conflict: OnConflict,
         returning: Option<Returning>,
     },
-    /// `source` gives all columns of the rows, followed by the new values of the columns that are set.
+    /// `source` gives all columns of the rows, followed by the new values of the columns that are set and what RETURNING sees beside.
     Update {
         table: Arc<Table>,
         source: Node,
+        /// A row may come several times, and is changed once.
+        is_joined: bool,
         set: Vec<usize>,
         checks: Vec<Condition>,
         keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },
-    /// `source` gives all columns of the rows.
+    /// `source` gives all columns of the rows, followed by what RETURNING sees beside.
     Delete {
         table: Arc<Table>,
         source: Node,
+        is_joined: bool,
         keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },

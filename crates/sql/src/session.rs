@@ -35,6 +35,7 @@ use crate::plan::Plan;
 use crate::resident::{self, Resident};
 use crate::rows::Rows;
 use crate::sequences::Drawn;
+use crate::settings::Saved;
 use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::steps::Step;
 use crate::tape::{Tape, lend};
@@ -403,11 +404,11 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Sets a savepoint in an explicit transaction that has not failed.
-    pub(crate) fn set_savepoint(&mut self, name: String) {
+    pub(crate) fn set_savepoint(&mut self, name: String, settings: Saved) {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
-        let mark = block.script.mark(self.drawn.deferred(), self.cursor_count);
+        let mark = block.script.mark(self.drawn.deferred(), self.cursor_count, settings);
         block.savepoints.push((name, savepoint, mark));
     }
 
@@ -420,10 +421,10 @@ impl<W: Interactive + 'static> Session<W> {
         Ok(())
     }
 
-    /// Undoes what came behind a savepoint; statements are run again. After a conflict nothing can be undone in part: that is the error again.
-    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<(), SqlError> {
+    /// Undoes what came behind a savepoint, and tells the settings there; statements are run again. After a conflict nothing can be undone in part: that is the error again.
+    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<Saved, SqlError> {
         let position = self.find_savepoint(name)?;
-        let Some(block) = &mut self.block else { return Ok(()) };
+        let block = self.block.as_mut().expect("it has a savepoint");
         let Some(transaction) = &mut block.transaction else {
             return Err(SqlError::of_engine(self.conflict()));
         };
@@ -435,7 +436,7 @@ impl<W: Interactive + 'static> Session<W> {
                 let mark = block.savepoints[position].2.clone();
                 block.script.return_to(&mark, &self.drawn);
                 self.cursors.retain(|cursor| cursor.has_survived || cursor.number <= mark.cursors);
-                Ok(())
+                Ok(mark.settings)
             }
             Err(error) => {
                 // Without the transaction no savepoint is any good.

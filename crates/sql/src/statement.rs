@@ -17,12 +17,12 @@ use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::finish::finished;
 use crate::outcome::{Notice, Outcome};
-use crate::plan::Plan;
+use crate::plan::{OutputColumn, Plan};
 use crate::procedures::Procedure;
 use crate::rows::Rows;
 use crate::sequences::{Drawn, Sequence, SequenceDefinition};
 use crate::text::Zone;
-use crate::types::Type;
+use crate::types::{Bound, ColumnType, Type};
 
 /// A plan with its parameters' values.
 pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
@@ -279,8 +279,16 @@ fn run<T: Transaction>(
     let (access, shared) = (RefCell::new(transaction), Shared::with_arenas(std::mem::take(&mut scratch.arenas)));
     let mut exec = Exec::new(&access, &shared);
     let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
-    let done = execute(plan, &mut exec, &context, &mut |_, row| {
-        out(row)?;
+    let columns = plan.columns();
+    let is_padded = columns.iter().any(|column| padded_length(column.of).is_some());
+    let done = execute(plan, &mut exec, &context, &mut |exec, row| {
+        if is_padded {
+            let arena = exec.take_arena();
+            out(padded(row, columns, &arena))?;
+            exec.give_arena(arena);
+        } else {
+            out(row)?;
+        }
         Ok(Flow::More)
     });
     let notices = shared.take_notices();
@@ -294,4 +302,25 @@ fn run<T: Transaction>(
     arena.reset();
     scratch.arenas = shared.into_arenas(arena);
     done
+}
+
+/// How many characters all values of a column of an answer have.
+fn padded_length(of: ColumnType) -> Option<usize> {
+    match of {
+        ColumnType { base: Type::Bpchar, bound: Bound::Length(length) } => Some(length as usize),
+        _ => None,
+    }
+}
+
+/// A row as the client gets it: a `character` has blanks up to its length, which it has nowhere else.
+fn padded<'a>(row: &[Datum<'a>], columns: &[OutputColumn], arena: &'a Bump) -> &'a [Datum<'a>] {
+    let values = row.iter().zip(columns).map(|(value, column)| match (*value, padded_length(column.of)) {
+        (Datum::Text(text), Some(length)) => {
+            Datum::Text(bumpalo::format!(in arena, "{:<1$}", text, length).into_bump_str())
+        }
+        (value, _) => value,
+    });
+    let mut own = bumpalo::collections::Vec::with_capacity_in(row.len(), arena);
+    own.extend(values);
+    own.into_bump_slice()
 }

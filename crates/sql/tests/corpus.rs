@@ -88,6 +88,10 @@ fn explain() {
         ("SELECT a, count(*) FROM t GROUP BY a", "HashAggregate\n  Group Key: a\n  ->  Seq Scan on t"),
         ("DELETE FROM t WHERE b IS NULL", "Delete on t\n  ->  Seq Scan on t\n        Filter: (b IS NULL)"),
         (
+            "UPDATE t SET b = x.b FROM t x WHERE x.b = t.b",
+            "Update on t\n  ->  Hash Join\n        Hash Cond: (b = b)\n        ->  Seq Scan on t\n        ->  Seq Scan on t",
+        ),
+        (
             "SELECT * FROM t x JOIN t y ON x.b = y.b",
             "Hash Join\n  Hash Cond: (b = b)\n  ->  Seq Scan on t\n  ->  Seq Scan on t",
         ),

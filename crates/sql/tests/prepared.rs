@@ -32,6 +32,26 @@ fn again<P: Protocol<Worker: Interactive>>(
     parameters.lend(|values| connection.answer_prepared(prepared, values))
 }
 
+/// A `character` has its blanks in rows, and none where it comes back as a parameter.
+#[test]
+fn characters_are_padded_in_rows() {
+    let (_database, mut connection) = connect::<Serial>();
+    ask(&mut connection, "CREATE TABLE t (c char(4) PRIMARY KEY, n char(2)[])", ()).unwrap();
+    ask(&mut connection, "INSERT INTO t VALUES ('ab', NULL), ('äöü', NULL), ('', NULL)", ()).unwrap();
+    let mut find = connection.prepare("SELECT c, c || '|', n FROM t WHERE c = $1").unwrap();
+    for (given, shown, whole) in [("ab", "ab  ", "ab|"), ("äöü ", "äöü ", "äöü|"), ("    ", "    ", "|")] {
+        let rows = again(&mut connection, &mut find, [given]).unwrap();
+        let row = rows.first().unwrap();
+        assert_eq!((row.get::<&str>("c").unwrap(), row.text(0).unwrap()), (shown, shown.to_owned()));
+        assert_eq!(row.get::<&str>(1).unwrap(), whole);
+        assert_eq!(again(&mut connection, &mut find, [row.get::<&str>(0).unwrap()]).unwrap().len(), 1);
+        let typed = [(Type::Bpchar, Datum::Text(shown))];
+        let outcome = connection.execute("SELECT c, length($1) FROM t WHERE c = $1", &typed).unwrap();
+        let length = whole.chars().count() - 1;
+        assert_eq!(outcome.texts().next().unwrap(), [Some(shown.to_owned()), Some(length.to_string())]);
+    }
+}
+
 fn statements_are_prepared<P: Protocol<Worker: Interactive>>() {
     let (_database, mut connection) = connect::<P>();
     ask(&mut connection, "CREATE TABLE account (id bigint PRIMARY KEY, owner text, balance numeric(12, 2))", ())

@@ -236,3 +236,42 @@ sums_hold! {
     sums_hold_on_hyper Hyper;
     sums_hold_on_locking Locking;
 }
+
+/// Panics with the first answer that it gets.
+fn panic_at_first<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) {
+    let run = std::panic::AssertUnwindSafe(|| {
+        connection.execute_each(text, &[], &mut |outcome| panic!("a test has got {}", outcome.tag))
+    });
+    std::panic::catch_unwind(run).unwrap_err();
+}
+
+/// Where answers are given to a closure that panics, nothing of the text is committed, and no table stays in use.
+fn a_panic_ends_the_text<P: Protocol<Worker: Interactive>>() {
+    let database = database::<P>();
+    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    run(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").unwrap();
+    let count = "SELECT count(*) FROM t";
+    panic_at_first(&mut one, "INSERT INTO t VALUES (1); SHOW lock_timeout; INSERT INTO t VALUES (2)");
+    assert!(!one.is_in_transaction());
+    assert_eq!(run(&mut one, count).unwrap(), "0", "{}", P::NAME);
+    panic_at_first(&mut one, "SET lock_timeout = '20ms'; INSERT INTO t VALUES (1)");
+    assert_eq!(run(&mut one, "SHOW lock_timeout").unwrap(), "10s");
+    panic_at_first(&mut one, "CREATE TABLE u (a int); INSERT INTO u VALUES (1)");
+    assert_eq!(run(&mut one, "SELECT * FROM u").unwrap_err().state(), SqlState::UNDEFINED_TABLE);
+    // What has committed before its answers are given stays.
+    panic_at_first(&mut one, "INSERT INTO t VALUES (3); SELECT * FROM t");
+    run_all(&mut other, &["SET lock_timeout = '20ms'", "ALTER TABLE t ADD COLUMN b int"]).unwrap();
+    assert_eq!(run(&mut other, count).unwrap(), "1");
+    // A transaction that the client has begun stays the client's.
+    panic_at_first(&mut one, "BEGIN; INSERT INTO t VALUES (4)");
+    assert!(one.is_in_transaction());
+    assert_eq!(one.execute("ROLLBACK", &[]).unwrap().tag, "ROLLBACK");
+    assert_eq!(run(&mut one, count).unwrap(), "1");
+}
+
+#[test]
+fn panics_of_who_gets_answers_end_the_text() {
+    a_panic_ends_the_text::<Serial>();
+    a_panic_ends_the_text::<Cicada>();
+    a_panic_ends_the_text::<Maflingo>();
+}

@@ -15,7 +15,7 @@ pub struct Known {
 /// All of them.
 pub const KNOWN: &[Known] = &[
     Known {
-        why: "values of char(n) are shown without the blanks at their end, because an outcome does not know the length",
+        why: "what functions and aggregates give of char(n) is shown without the blanks at its end, because it has no length",
         explains: |statement, ours, theirs| alike(statement, ours, theirs, is_shorn),
     },
     Known {

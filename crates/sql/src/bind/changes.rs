@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::joins::filtered;
+use super::joins::{Source, filtered, kept_by_keys};
 use super::query::null;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
@@ -43,7 +43,7 @@ impl Binder<'_> {
             Some(ast::OnInsert::OnConflict(on)) => self.on_conflict(&table, named, on)?,
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
-        let returning = self.returning(&table, named, insert.returning.as_deref())?;
+        let returning = self.returning(scope_of(named, &table.columns), insert.returning.as_deref())?;
         let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
         Ok(Plan::Insert { table, source, checks, keys, on_conflict, returning })
     }
@@ -215,18 +215,24 @@ impl Binder<'_> {
     }
 
     pub(crate) fn update(&mut self, update: &ast::Update) -> Result<Plan, SqlError> {
-        if update.from.is_some() || !update.table.joins.is_empty() || update.limit.is_some() {
-            return Err(SqlError::unsupported("UPDATE with FROM"));
+        let from = match &update.from {
+            None => None,
+            Some(ast::UpdateTableFromKind::AfterSet(from)) => Some(&from[..]),
+            Some(ast::UpdateTableFromKind::BeforeSet(_)) => return Err(SqlError::unsupported("FROM in front of SET")),
+        };
+        if !update.table.joins.is_empty() || update.limit.is_some() || !update.order_by.is_empty() {
+            return Err(SqlError::unsupported("UPDATE of a join, or with LIMIT or ORDER BY,"));
         }
-        let (table, scope) = self.changed_table(&update.table.relation)?;
-        let source = self.rows_to_change(&table, scope.clone(), update.selection.as_ref())?;
+        let (table, target) = self.changed_table(&update.table.relation)?;
+        let Source { node, scope } = self.rows_to_change(&table, target, from, update.selection.as_ref())?;
         let (set, values) = self.assignments(&table, &scope, &update.assignments)?;
-        let columns = (0..table.columns.len()).map(Expr::Column).chain(values).collect();
-        let named = scope.columns.first().and_then(|column| column.table.as_ref()).unwrap_or(&table.name);
-        let returning = self.returning(&table, named, update.returning.as_deref())?;
+        let width = table.columns.len();
+        let beside = if update.returning.is_some() { width..scope.columns.len() } else { 0..0 };
+        let columns = (0..width).map(Expr::Column).chain(values).chain(beside.map(Expr::Column)).collect();
+        let returning = self.returning(scope, update.returning.as_deref())?;
         let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
-        let source = Node::Project { input: Box::new(source), columns };
-        Ok(Plan::Update { table, source, set, checks, keys, returning })
+        let source = Node::Project { input: Box::new(node), columns };
+        Ok(Plan::Update { table, source, is_joined: from.is_some(), set, checks, keys, returning })
     }
 
     /// The columns that are set, and their new values.
@@ -322,16 +328,23 @@ impl Binder<'_> {
         let from = match &delete.from {
             ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from) => from,
         };
-        let ([item], None, true) = (&from[..], &delete.using, delete.tables.is_empty()) else {
-            return Err(SqlError::unsupported("DELETE with USING"));
+        let ([item], true) = (&from[..], delete.tables.is_empty()) else {
+            return Err(SqlError::unsupported("DELETE of several tables"));
         };
-        let (table, scope) = self.changed_table(&item.relation)?;
-        let alias = scope.columns.first().and_then(|column| column.table.clone());
-        let source = self.rows_to_change(&table, scope, delete.selection.as_ref())?;
-        let named = alias.as_deref().unwrap_or(&table.name);
-        let returning = self.returning(&table, named, delete.returning.as_deref())?;
+        if !item.joins.is_empty() || delete.limit.is_some() || !delete.order_by.is_empty() {
+            return Err(SqlError::unsupported("DELETE of a join, or with LIMIT or ORDER BY,"));
+        }
+        let (table, target) = self.changed_table(&item.relation)?;
+        let using = delete.using.as_deref();
+        let Source { node, scope } = self.rows_to_change(&table, target, using, delete.selection.as_ref())?;
+        let wanted = if delete.returning.is_some() { scope.columns.len() } else { table.columns.len() };
+        let source = match using {
+            Some(_) => Node::Project { input: Box::new(node), columns: (0..wanted).map(Expr::Column).collect() },
+            None => node,
+        };
+        let returning = self.returning(scope, delete.returning.as_deref())?;
         let keys = self.foreign_keys(&table)?;
-        Ok(Plan::Delete { table, source, keys, returning })
+        Ok(Plan::Delete { table, source, is_joined: using.is_some(), keys, returning })
     }
 
     fn changed_table(&mut self, factor: &ast::TableFactor) -> Result<(Arc<Table>, Scope), SqlError> {
@@ -344,32 +357,31 @@ impl Binder<'_> {
         Ok((table, scope))
     }
 
+    /// The rows of a table of which the condition holds, each with the row of `beside` that it was found with.
     fn rows_to_change(
         &mut self,
         table: &Arc<Table>,
         scope: Scope,
+        beside: Option<&[ast::TableWithJoins]>,
         condition: Option<&ast::Expr>,
-    ) -> Result<Node, SqlError> {
-        let node = Node::Scan(Scan::whole(table));
-        let Some(condition) = condition else { return Ok(node) };
-        let mut parts = Vec::new();
+    ) -> Result<Source, SqlError> {
+        let mut source = Source { node: Node::Scan(Scan::whole(table)), scope };
+        if let Some(from) = beside {
+            source = self.crossed(source, from)?;
+        }
+        let Some(condition) = condition else { return Ok(source) };
+        let (mut parts, Source { node, scope }) = (Vec::new(), source);
         self.place = "WHERE";
-        conjuncts(self.within(scope, |binder| binder.condition(condition, "WHERE"))?, &mut parts);
-        Ok(filtered(node, parts))
+        conjuncts(self.within(scope.clone(), |binder| binder.condition(condition, "WHERE"))?, &mut parts);
+        let node = filtered(node, parts);
+        Ok(Source { node: if beside.is_some() { kept_by_keys(node) } else { node }, scope })
     }
 
-    fn returning(
-        &mut self,
-        table: &Table,
-        named: &str,
-        items: Option<&[ast::SelectItem]>,
-    ) -> Result<Option<Returning>, SqlError> {
+    fn returning(&mut self, scope: Scope, items: Option<&[ast::SelectItem]>) -> Result<Option<Returning>, SqlError> {
         let Some(items) = items else { return Ok(None) };
         self.place = "RETURNING";
         let mut list = Vec::new();
-        self.within(scope_of(named, &table.columns), |binder| {
-            items.iter().try_for_each(|item| binder.select_item(item, &mut list))
-        })?;
+        self.within(scope, |binder| items.iter().try_for_each(|item| binder.select_item(item, &mut list)))?;
         let (mut columns, mut names) = (Vec::new(), Vec::new());
         for (name, typed) in list {
             let typed = self.known(typed)?;

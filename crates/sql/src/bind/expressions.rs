@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
-use super::literals::constant;
+use super::literals::{beyond_numerics, constant};
 use super::operators::operator_name;
 use super::subqueries::query_of;
 use super::{Binder, column_type, folded};
@@ -316,7 +316,9 @@ impl Binder<'_> {
             let state = if place == Place::Explicit { SqlState::CANNOT_COERCE } else { SqlState::DATATYPE_MISMATCH };
             return Err(SqlError::new(state, message));
         };
+        let beyond = beyond_numerics(&typed.expr).filter(|_| matches!(to.base, Type::Float4 | Type::Float8));
         let expr = match (cast, &typed.expr) {
+            _ if let Some(digits) = beyond => read_constant(to.base, digits)?,
             (Cast::Same, _) => typed.expr,
             (Cast::Read(of), Expr::Constant(OwnedDatum::Text(text))) if !is_of_clock(of) => read_constant(of, text)?,
             (cast, _) => fold(Expr::Cast(cast, Box::new(typed.expr)), volatility_of(from, to.base)),
@@ -429,10 +431,14 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Case { branches, otherwise }, of))
     }
 
-    /// The expressions as ones of their common type.
-    pub(crate) fn alike(&mut self, place: &str, parts: Vec<Typed>) -> Result<(Vec<Expr>, Type), SqlError> {
-        let of = common_type(place, &parts)?;
-        let parts = parts.into_iter().map(|part| Ok(self.cast(part, of.into(), Place::Implicit)?.expr));
+    /// The expressions as ones of their common type, with the bound that all have.
+    pub(crate) fn alike(&mut self, place: &str, parts: Vec<Typed>) -> Result<(Vec<Expr>, ColumnType), SqlError> {
+        let base = common_type(place, &parts)?;
+        let is_null = |it: &&Typed| matches!(&it.expr, Expr::Constant(value) if value.get().is_null());
+        let mut bounds = parts.iter().filter(|it| !is_null(it)).map(|it| it.of);
+        let first = bounds.next().filter(|of| of.base == base && bounds.all(|it| it == *of));
+        let of = first.unwrap_or(base.into());
+        let parts = parts.into_iter().map(|part| Ok(self.cast(part, base.into(), Place::Implicit)?.expr));
         Ok((parts.collect::<Result<_, SqlError>>()?, of))
     }
 }

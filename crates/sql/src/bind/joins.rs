@@ -40,6 +40,12 @@ impl Binder<'_> {
         Ok(all?.unwrap_or(Source { node: Node::Nothing, scope: Scope::default() }))
     }
 
+    /// The rows of `left`, each with all rows of a FROM that does not see it.
+    pub(super) fn crossed(&mut self, left: Source, from: &[ast::TableWithJoins]) -> Result<Source, SqlError> {
+        let right = self.beside(&left, |binder| binder.from(from))?;
+        joined(left, right, None, Form::Kind(JoinKind::Inner))
+    }
+
     fn joins(&mut self, item: &ast::TableWithJoins) -> Result<Source, SqlError> {
         let mut source = self.factor(&item.relation)?;
         for join in &item.joins {
@@ -194,7 +200,7 @@ impl Binder<'_> {
             bound.push(super::literals::constant(Datum::Int(1), Type::Int4));
         }
         let (parts, of) = self.alike("generate_series", bound)?;
-        let of = if of == Type::Int2 { Type::Int4 } else { of };
+        let of = if of.base == Type::Int2 { Type::Int4 } else { of.base };
         let Ok(parts) = <[Expr; 3]>::try_from(parts) else { return Err(SqlError::unsupported("generate_series")) };
         let scope = scope_of(named, vec![(named.to_owned(), of.into())], alias)?;
         Ok(Source { node: Node::Series(Box::new(parts)), scope })
@@ -257,8 +263,7 @@ impl Binder<'_> {
                 Form::Kind(JoinKind::Full) => Expr::Coalesce(values.into()),
                 Form::Kind(_) => of_left.clone(),
             });
-            let (own, from_right) = (&left.scope.columns[one], &right.scope.columns[other]);
-            let of = if own.of == from_right.of { own.of } else { of.into() };
+            let own = &left.scope.columns[one];
             let origin = match (form, &own.table) {
                 (Form::Kind(JoinKind::Inner | JoinKind::Left), Some(_)) => own.origin.clone(),
                 _ => None,

@@ -3,6 +3,7 @@
 use sqlparser::ast::Value;
 
 use super::Binder;
+use crate::casts::Cast;
 use crate::datum::{Datum, OwnedDatum};
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
@@ -52,6 +53,17 @@ fn unknown(text: &str) -> Result<Typed, SqlError> {
     Ok(Typed::new(Expr::Constant(OwnedDatum::Text(text.into())), Type::Unknown))
 }
 
+/// The text of a number that no numeric holds, as [`Binder::literal`] leaves it: a float may hold it.
+pub(super) fn beyond_numerics(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Cast(Cast::Read(Type::Numeric), text) => match &**text {
+            Expr::Constant(OwnedDatum::Text(text)) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The smallest type of the integers that holds it, or else a numeric.
 fn number(text: &str) -> Result<Typed, SqlError> {
     if let Ok(value) = text.parse::<i64>() {
@@ -60,6 +72,10 @@ fn number(text: &str) -> Result<Typed, SqlError> {
     }
     let bad =
         || SqlError::new(SqlState::SYNTAX_ERROR, format!("trailing junk after numeric literal at or near \"{text}\""));
-    let value = Decimal::parse(text).ok_or_else(bad)??;
+    let Ok(value) = Decimal::parse(text).ok_or_else(bad)? else {
+        // Where it is no float in the end, reading it fails when it is reached.
+        let text = Expr::Constant(OwnedDatum::Text(text.into()));
+        return Ok(Typed::new(Expr::Cast(Cast::Read(Type::Numeric), Box::new(text)), Type::Numeric));
+    };
     Ok(constant(Datum::Numeric(value), Type::Numeric))
 }

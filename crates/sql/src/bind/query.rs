@@ -143,7 +143,7 @@ impl Binder<'_> {
             let values = rows.iter_mut().map(|row| row.remove(column)).collect();
             let (values, of) = self.alike("VALUES", values)?;
             made.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
-            columns.push(OutputColumn { name: format!("column{}", column + 1), of: of.into() });
+            columns.push(OutputColumn { name: format!("column{}", column + 1), of });
         }
         made.iter_mut().for_each(|row| row.reverse());
         columns.reverse();

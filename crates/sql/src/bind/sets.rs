@@ -54,7 +54,6 @@ impl Binder<'_> {
             let (mut sides, of) = self.alike(&name, sides)?;
             rights.push(sides.pop().unwrap_or(Expr::NULL));
             lefts.push(sides.pop().unwrap_or(Expr::NULL));
-            let of = if one.of == other.of { one.of } else { of.into() };
             columns.push(OutputColumn { name: one.name.clone(), of });
         }
         let project = |node, columns| Node::Project { input: Box::new(node), columns };

@@ -208,7 +208,7 @@ impl Binder<'_> {
             let value = rest.next().unwrap_or_else(|| constant(Datum::Null, Type::Unknown));
             let values = std::iter::once(value).chain(default).collect();
             let (values, of) = self.alike(call.name, values)?;
-            result = of;
+            result = of.base;
             exprs.extend(values);
         }
         let mut made = Vec::new();

@@ -17,7 +17,7 @@ use crate::interrupts::Running;
 use crate::plan::{Node, OutputColumn, Plan};
 use crate::statement::Action;
 use crate::text::{self, Zone};
-use crate::types::{Bound, ColumnType, Type};
+use crate::types::Type;
 
 /// What is held back before it is given to the client. Until then the query can be run again.
 const HELD_BACK: usize = 64 << 10;
@@ -28,11 +28,10 @@ const ATTEMPTS: usize = 20;
 pub(crate) struct Encoder<'w> {
     options: Options,
     /// Their names and types, and whether they are always quoted.
-    columns: Vec<(String, ColumnType, bool)>,
+    columns: Vec<(String, Type, bool)>,
     zone: Zone,
     buffer: Vec<u8>,
-    /// A padded field, and one as text.
-    field: String,
+    /// A field as text.
     shown: String,
     out: &'w mut dyn io::Write,
     /// Whether the client has got something.
@@ -50,10 +49,10 @@ impl<'w> Encoder<'w> {
         let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
         let forced =
             options.force_quote.among("FORCE_QUOTE", &names, (table, if table.is_empty() { &names } else { all }))?;
-        let columns = columns.iter().zip(forced).map(|(column, forced)| (column.name.clone(), column.of, forced));
+        let columns = columns.iter().zip(forced).map(|(column, forced)| (column.name.clone(), column.of.base, forced));
         let columns = columns.collect();
-        let (buffer, field, shown) = (Vec::new(), String::new(), String::new());
-        let mut own = Self { options, columns, zone, buffer, field, shown, out, has_given: false };
+        let (buffer, shown) = (Vec::new(), String::new());
+        let mut own = Self { options, columns, zone, buffer, shown, out, has_given: false };
         own.begin();
         Ok(own)
     }
@@ -83,27 +82,19 @@ impl<'w> Encoder<'w> {
             self.buffer.extend_from_slice(&(row.len() as i16).to_be_bytes());
         }
         for (at, (value, (_, of, is_forced))) in row.iter().zip(&self.columns).enumerate() {
-            self.field.clear();
-            let value = match (value, of.bound) {
-                (Datum::Text(text), Bound::Length(length)) if of.base == Type::Bpchar => {
-                    pad(text, length, &mut self.field);
-                    Datum::Text(&self.field)
-                }
-                _ => *value,
-            };
             if is_binary {
-                binary::write(of.base, value, &mut self.buffer);
+                binary::write(*of, *value, &mut self.buffer);
                 continue;
             }
             if at > 0 {
                 self.buffer.push(self.options.delimiter);
             }
-            let field = match value {
+            let field = match *value {
                 Datum::Null => None,
                 Datum::Text(text) => Some(text),
                 value => {
                     self.shown.clear();
-                    text::write(of.base, value, &self.zone, &mut self.shown);
+                    text::write(*of, value, &self.zone, &mut self.shown);
                     Some(self.shown.as_str())
                 }
             };
@@ -132,13 +123,6 @@ impl<'w> Encoder<'w> {
         let flushed = self.out.flush();
         flushed.map_err(|error| SqlError::new(SqlState::IO_ERROR, format!("could not write the data of COPY: {error}")))
     }
-}
-
-/// A `character` as it is shown: with blanks up to its length.
-fn pad(text: &str, length: u32, out: &mut String) {
-    out.push_str(text);
-    let missing = (length as usize).saturating_sub(text.chars().count());
-    out.extend(std::iter::repeat_n(' ', missing));
 }
 
 impl<P: Protocol<Worker: Interactive>> Connection<P> {

@@ -183,7 +183,7 @@ fn update_existing<'a>(
 
 pub(super) fn update(
     (target, keys): (&Target<'_>, &ForeignKeys),
-    source: &Node,
+    (source, is_joined): (&Node, bool),
     set: &[usize],
     exec: &mut Exec<'_>,
     context: &Context<'_>,
@@ -196,17 +196,40 @@ pub(super) fn update(
     {
         return update_alone(target, (scan, values), set, exec, context, out);
     }
-    let (mut count, mut notes) = (0, Notes::new(keys));
+    let (mut count, mut notes, mut met) = (0, Notes::new(keys), is_joined.then(HashSet::new));
     for row in gathered(source, exec, context, context.arena)? {
         exec.tick()?;
         let (old, values) = row.split_at(width);
+        if !is_first(&mut met, target.table, old, exec, context)? {
+            continue;
+        }
+        let (values, beside) = values.split_at(set.len());
         let new = change(target, old, (set, values), exec, context)?;
         notes.updated(target.table, (old, new), exec)?;
         count += 1;
-        answered(target.returning, new, exec, context, out)?;
+        if beside.is_empty() {
+            answered(target.returning, new, exec, context, out)?;
+        } else {
+            answered(target.returning, &[new, beside].concat(), exec, context, out)?;
+        }
     }
     notes.finish(exec, context)?;
     Ok(count)
+}
+
+/// Whether a row of a join was not met before. `None`: each row comes once.
+fn is_first<'a>(
+    met: &mut Option<HashSet<&'a [u8]>>,
+    table: &Table,
+    row: &[Datum<'_>],
+    exec: &Exec<'_>,
+    context: &Context<'a>,
+) -> Result<bool, Failure> {
+    let Some(met) = met else { return Ok(true) };
+    let mut scratch = KeyScratch::new();
+    let key = key_of(table, row, &mut scratch, context.arena)?;
+    exec.take(key.len() + size_of::<&[u8]>())?;
+    Ok(!met.contains(key) && met.insert(context.arena.alloc_slice_copy(key)))
 }
 
 /// A row that is found by its key and of which foreign keys want to know nothing: it is changed where it is found. With the expressions over it.
@@ -337,7 +360,7 @@ impl Target<'_> {
 }
 
 pub(super) fn delete(
-    (table, source): (&Arc<Table>, &Node),
+    (table, source, is_joined): (&Arc<Table>, &Node, bool),
     (keys, returning): (&ForeignKeys, Option<&Returning>),
     exec: &mut Exec<'_>,
     context: &Context<'_>,
@@ -348,14 +371,17 @@ pub(super) fn delete(
         let Some(key) = point_key(scan, context, &mut scratch)? else { return Ok(0) };
         return Ok(exec.access.delete(table.id, key)?.into());
     }
-    let (mut count, mut notes) = (0, Notes::new(keys));
+    let (mut count, mut notes, mut met) = (0, Notes::new(keys), is_joined.then(HashSet::new));
     for row in gathered(source, exec, context, context.arena)? {
         exec.tick()?;
+        if !is_first(&mut met, table, row, exec, context)? {
+            continue;
+        }
         let mut scratch = KeyScratch::new();
         exec.access.delete(table.id, key_of(table, row, &mut scratch, context.arena)?)?;
         count += 1;
         answered(returning, row, exec, context, out)?;
-        notes.deleted(table, row, exec)?;
+        notes.deleted(table, &row[..table.columns.len()], exec)?;
     }
     notes.finish(exec, context)?;
     Ok(count)

@@ -177,11 +177,11 @@ impl<'t> Exec<'t> {
         Self { access, shared }
     }
 
-    fn take_arena(&self) -> Bump {
+    pub(crate) fn take_arena(&self) -> Bump {
         self.shared.arenas.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn give_arena(&self, mut arena: Bump) {
+    pub(crate) fn give_arena(&self, mut arena: Bump) {
         arena.reset();
         self.shared.arenas.borrow_mut().push(arena);
     }
@@ -263,9 +263,9 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             let target = changes::Target { table, checks, returning: returning.as_ref() };
             changes::insert((&target, keys), source, on_conflict, exec, context, out)
         }
-        Plan::Update { table, source, set, checks, keys, returning } => {
+        Plan::Update { table, source, is_joined, set, checks, keys, returning } => {
             let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::update((&target, keys), source, set, exec, context, out)
+            changes::update((&target, keys), (source, *is_joined), set, exec, context, out)
         }
         Plan::Analyze(analyzed) => {
             let (profile, mut answered) = (exec.shared.profile.get_or_init(Box::default), 0);
@@ -280,10 +280,10 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             Ok(lines.len() as u64)
         }
         Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
-            Ok(count + changes::delete((table, source), (&ForeignKeys::default(), None), exec, context, out)?)
+            Ok(count + changes::delete((table, source, false), (&ForeignKeys::default(), None), exec, context, out)?)
         }),
-        Plan::Delete { table, source, keys, returning } => {
-            changes::delete((table, source), (keys, returning.as_ref()), exec, context, out)
+        Plan::Delete { table, source, is_joined, keys, returning } => {
+            changes::delete((table, source, *is_joined), (keys, returning.as_ref()), exec, context, out)
         }
         Plan::Call(call) => procedures::call(call, exec, context, out),
     }

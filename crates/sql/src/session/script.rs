@@ -22,6 +22,7 @@ use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
 use crate::sequences::{CheckModes, Drawn};
+use crate::settings::Saved;
 use crate::text::Zone;
 
 /// The most statements that are done again.
@@ -66,6 +67,7 @@ pub(super) struct Mark {
     deferred: (usize, CheckModes),
     /// How many cursors the session had declared.
     pub(super) cursors: u64,
+    pub(super) settings: Saved,
 }
 
 /// Hashes a value: two that are shown differently differ, too.
@@ -141,8 +143,8 @@ impl Script {
         self.items = Vec::new();
     }
 
-    pub(super) fn mark(&self, deferred: (usize, CheckModes), cursors: u64) -> Mark {
-        Mark { items: self.items.len(), changes: self.changes.clone(), deferred, cursors }
+    pub(super) fn mark(&self, deferred: (usize, CheckModes), cursors: u64, settings: Saved) -> Mark {
+        Mark { items: self.items.len(), changes: self.changes.clone(), deferred, cursors, settings }
     }
 
     /// What came behind the mark was undone.

@@ -1,0 +1,83 @@
+//! What SET changes, and what of it a transaction takes back.
+//!
+//! A rollback undoes each SET of the transaction, and a return to a savepoint those behind it. SET LOCAL hides what holds outside of the transaction until
+//! that ends; a SET behind it changes both.
+
+use polychron_base::clock::Duration;
+use polychron_engine::{Interactive, Protocol};
+
+use crate::connection::Connection;
+
+/// The values of all settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) lock_timeout: Option<Duration>,
+    pub(crate) statement_timeout: Option<Duration>,
+    pub(crate) is_replayed: bool,
+}
+
+/// What the open transaction has set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changed {
+    /// What holds again where it is rolled back.
+    before: Option<Settings>,
+    /// What holds again where it commits.
+    hidden: Option<Settings>,
+}
+
+/// The settings at a savepoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Saved {
+    shown: Settings,
+    hidden: Option<Settings>,
+}
+
+impl<P: Protocol<Worker: Interactive>> Connection<P> {
+    fn settings(&self) -> Settings {
+        Settings {
+            lock_timeout: self.lock_timeout,
+            statement_timeout: self.interrupts.timeout,
+            is_replayed: self.session.is_replayed,
+        }
+    }
+
+    fn apply(&mut self, settings: Settings) {
+        self.lock_timeout = settings.lock_timeout;
+        self.interrupts.timeout = settings.statement_timeout;
+        self.session.is_replayed = settings.is_replayed;
+    }
+
+    /// Changes settings, up to the end of the open transaction where that is `is_local`.
+    pub(crate) fn change_settings(&mut self, is_local: bool, change: impl Fn(&mut Settings)) {
+        let mut settings = self.settings();
+        if self.session.is_open() {
+            self.changed.before.get_or_insert(settings);
+            if is_local {
+                self.changed.hidden.get_or_insert(settings);
+            } else {
+                self.changed.hidden.iter_mut().for_each(&change);
+            }
+        }
+        change(&mut settings);
+        self.apply(settings);
+    }
+
+    /// The transaction has ended.
+    pub(crate) fn end_settings(&mut self, has_committed: bool) {
+        let Changed { before, hidden } = std::mem::take(&mut self.changed);
+        if let Some(settings) = if has_committed { hidden } else { before } {
+            self.apply(settings);
+        }
+    }
+
+    /// The settings as they are, for [`Connection::return_to_settings`].
+    pub(crate) fn save_settings(&self) -> Saved {
+        Saved { shown: self.settings(), hidden: self.changed.hidden }
+    }
+
+    /// The transaction has returned to a savepoint.
+    pub(crate) fn return_to_settings(&mut self, saved: Saved) {
+        self.changed.hidden = saved.hidden;
+        self.apply(saved.shown);
+    }
+}
