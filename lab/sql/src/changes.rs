@@ -138,6 +138,10 @@ fn deletion(writer: &mut Writer<'_>, table: &Table) -> String {
         Some((from, _, both)) => text += &format!(" USING {from} WHERE {}", writer.condition(&both, 2)),
         None => text += &format!(" WHERE {}", writer.condition(&scope, 2)),
     }
-    let of = if text.contains(" USING ") { Scope::default() } else { scope };
-    text + &returning(writer, &of)
+    if text.contains(" USING ") {
+        // Which row of the source a deleted one has met is open.
+        let own = format!(" RETURNING {}.*", table.name);
+        return text + &returning(writer, &Scope::default()).replace(" RETURNING *", &own);
+    }
+    text + &returning(writer, &scope)
 }
