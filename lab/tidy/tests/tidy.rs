@@ -38,6 +38,7 @@ const NAMING: &[&str] = &[
     "crates/protocols/src/maflingo/lazy_host.rs",
     // A paper's figures go by its name, and compare protocols.
     "lab/figures/",
+    "lab/sql/examples/",
     "lab/sql/tests/",
     "lab/tidy/",
     // Long runs are of some protocols.
