@@ -92,7 +92,7 @@ impl Binder<'_> {
                 && crate::parse::takes_all_columns(&view.query)?
             {
                 return Err(SqlError::unsupported(format!(
-                    "a new column beneath the view {name}, which has all columns,"
+                    "a new column under the view {name}, which has all columns,"
                 )));
             }
         }
