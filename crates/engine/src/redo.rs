@@ -177,9 +177,9 @@ crate::named! {
         DefineFilled,
         /// A transaction that has read waits for what it has read.
         AwaitReads,
-        /// Where the log has stopped, it is asked of each row that is read whether it is durable.
+        /// A transaction that begins on a stopped log checks that each row that it reads is durable.
         WatchKeys,
-        /// So it is of each range.
+        /// It checks each range that it reads, too.
         WatchRanges,
         /// An answer leaves when what it depends on is durable.
         HoldAnswers,

@@ -157,7 +157,7 @@ impl<P: Protocol> SqlDatabase<P> {
     ) -> Result<bool, SqlError> {
         let before = slot.enter(tables);
         let catalog = self.catalog();
-        // Who closes a table that the transaction uses waits for its end, so it goes on with that.
+        // A definition that closes a table in use waits for the end of this transaction, which therefore goes on with the table.
         let new = slot.not_among(before, tables);
         let is_closed = catalog.is_closed(&new, slot.session) && !left_out(Step::WaitAtGates);
         if catalog.version == version && !is_closed {
@@ -306,7 +306,7 @@ impl<P: Protocol> Source for SqlDatabase<P> {
     fn names(&self) -> Result<Vec<String>, SqlError> {
         let described = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.all())?;
         let mut names: Vec<_> = described.into_iter().map(|(name, _)| name).collect();
-        // A table with a column of a type that SQL has not is refused where it is named, and listed nowhere.
+        // SQL lists no table with a column of a type that it does not have, and refuses it by name.
         let is_known = |name: &String| matches!(self.of_engine(name, false), Ok(Some(_)));
         names.extend(self.protocol.storage().table_names().into_iter().filter(is_known));
         Ok(names)

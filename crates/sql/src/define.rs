@@ -127,7 +127,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         Ok(Outcome { notices, ..Outcome::tagged(tag) })
     }
 
-    /// Makes an index outside of a transaction: it is filled while others use the table. So does this session, which who alters the table waits for.
+    /// Makes an index outside of a transaction, and fills it while other sessions use the table. This session is noted as one that uses it, so that ALTER waits.
     fn create_index(&mut self, statement: &ast::Statement) -> Result<Outcome, SqlError> {
         loop {
             let version = self.database.version();

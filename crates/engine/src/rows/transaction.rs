@@ -12,7 +12,7 @@ use crate::redo::{Watch, visit_to_stop};
 use crate::stores::{Keyed, StoreTable, check_row};
 use crate::{Constraints, Insertion, LazyFutures, Prefetch, RowVisitor, Savepoints, Scan, Transaction, steady};
 
-/// An operation that writes. What its answer rests on is not watched, for a log that has stopped takes no changes.
+/// Runs an operation that writes. Its reads are not checked against a stopped log, which takes no changes anyway.
 #[inline]
 pub(super) fn alter<'t, P: Primitives<'t>, O>(
     transaction: &mut P,
@@ -35,7 +35,7 @@ pub(super) fn table_of<'t, P: Primitives<'t>>(transaction: &P, id: TableId) -> R
     unsafe { transaction.tables().table_during(id) }
 }
 
-/// Finds a row, and looks whether it is durable where that is asked.
+/// Finds a row, and checks that it is durable if the log has stopped.
 #[inline(always)]
 fn find<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
@@ -56,7 +56,7 @@ fn watch_key<S: Keyed, K: EncodedKey>(watch: &mut Watch, table: &StoreTable<S>, 
     watch.read_key(table.id, table.primary.extractor(), key);
 }
 
-/// Looks whether what a protocol has read of a range by ways of its own is durable where that is asked.
+/// Checks that a range is durable which the protocol has read without the row layer, if the log has stopped.
 ///
 /// # Errors
 /// [`Error::NoSuchTable`].
@@ -69,7 +69,7 @@ pub fn watch_scan<'t, P: Primitives<'t>>(transaction: &mut P, scan: &Scan<'_>) -
     Ok(())
 }
 
-/// Visits a range, and looks whether all of it is durable that was visited.
+/// Visits a range, and checks that the visited part is durable.
 #[cold]
 fn scan_watched<'t, P: Primitives<'t>>(
     transaction: &mut P,
