@@ -141,6 +141,9 @@ pub fn lifted<O>(work: impl FnOnce() -> O) -> O {
         }
     }
 
+    if !are_set() {
+        return work();
+    }
     let _lifted = Lifted(CURRENT.try_with(RefCell::take).unwrap_or_default());
     work()
 }

@@ -1,6 +1,8 @@
 //! Scans of tables, and which index answers a condition.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use polychron_schema::{ColumnSpan, Projection};
 
 use crate::catalog::{Index, Table};
 use crate::expr::Expr;
@@ -14,13 +16,28 @@ pub(crate) struct Scan {
     pub(crate) path: Path,
     /// Rows are handed on while the transaction shows them: nothing behind the scan asks it for anything.
     pub(crate) is_in_place: bool,
+    /// What [`Scan::projection`] answers.
+    pub(crate) projections: OnceLock<[Projection; 2]>,
 }
 
 impl Scan {
     /// All columns of all rows.
     pub(crate) fn whole(table: &Arc<Table>) -> Self {
         let columns = (0..table.columns.len()).collect();
-        Self { table: table.clone(), columns, path: Path::ALL, is_in_place: false }
+        Self { table: table.clone(), columns, path: Path::ALL, is_in_place: false, projections: OnceLock::new() }
+    }
+
+    /// What is read of the rows: the wanted columns, and those of the index's keys where `has_keys` says so. The columns stay as they are from the first
+    /// call on.
+    pub(crate) fn projection(&self, has_keys: bool) -> &Projection {
+        let projections = self.projections.get_or_init(|| {
+            let own = |at: usize| ColumnSpan { index: at as u16, slot: self.table.layout.columns()[at].slot };
+            let with = |projection: Projection, &at: &usize| projection.with(own(at));
+            let wanted = self.columns.iter().fold(Projection::NONE, with);
+            let keys = [&self.table.indexes[self.path.index], self.table.primary()];
+            [wanted, keys.into_iter().flat_map(|index| &index.columns).fold(wanted, with)]
+        });
+        &projections[usize::from(has_keys)]
     }
 }
 

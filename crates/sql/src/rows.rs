@@ -51,7 +51,9 @@ const MORE_BYTES: usize = 256;
 
 /// Appends a text, and tells where it ends.
 fn keep(texts: &mut String, text: &str) -> usize {
-    if !texts.is_empty() && texts.capacity() - texts.len() < text.len() {
+    if texts.capacity() == 0 {
+        *texts = String::with_capacity(text.len());
+    } else if texts.capacity() - texts.len() < text.len() {
         texts.reserve(text.len().max(MORE_BYTES));
     }
     texts.push_str(text);
@@ -89,8 +91,10 @@ impl Rows {
     }
 
     pub(crate) fn push(&mut self, row: &[Datum<'_>]) {
-        if self.cells.capacity() - self.cells.len() < row.len() {
-            self.cells.reserve(row.len() * if self.length == 0 { 1 } else { MORE_ROWS });
+        if self.cells.capacity() == 0 {
+            self.cells = Vec::with_capacity(row.len());
+        } else if self.cells.capacity() - self.cells.len() < row.len() {
+            self.cells.reserve(row.len() * MORE_ROWS);
         }
         self.length += 1;
         for value in row {

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
 use polychron_engine::{Direction, Scan as EngineScan};
-use polychron_schema::{ColumnSpan, KeyScratch, Projection, RowRef, ValueRef};
+use polychron_schema::{KeyScratch, RowRef, ValueRef};
 
 use super::{Exec, Failure, Flow, Sink};
 use crate::catalog::{Index, Table};
@@ -97,7 +97,7 @@ fn point(scan: &Scan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink
 /// Pushes the row of a primary key, if there is one.
 fn row_of(scan: &Scan, key: &[u8], arena: &Bump, exec: &mut Exec<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
     let (access, mut row, mut flow) = (exec.access, None, Ok(Flow::More));
-    access.get(scan.table.id, key, &projection(scan, false), &mut |found| {
+    access.get(scan.table.id, key, scan.projection(false), &mut |found| {
         if scan.is_in_place {
             flow = shown(scan, found, arena, exec, out);
         } else {
@@ -144,7 +144,7 @@ fn piece(
         limit,
         direction: if scan.path.is_backward { Direction::Backward } else { Direction::Forward },
         // The last row's key is made of it.
-        projection: projection(scan, true),
+        projection: *scan.projection(true),
         ..EngineScan::all(scan.table.id)
     };
     access.scan(&bounds, &mut |row| {
@@ -169,14 +169,6 @@ fn piece(
         }
     }
     Ok(Some(last.map_err(polychron_base::Error::from)?))
-}
-
-/// What is read of the rows: the wanted columns, and those of the index's keys where `has_keys` says so.
-fn projection(scan: &Scan, has_keys: bool) -> Projection {
-    let own = |at: usize| ColumnSpan { index: at as u16, slot: scan.table.layout.columns()[at].slot };
-    let keys = [&scan.table.indexes[scan.path.index], scan.table.primary()];
-    let keys = keys.into_iter().filter(|_| has_keys).flat_map(|index| &index.columns);
-    scan.columns.iter().chain(keys).fold(Projection::NONE, |projection, &at| projection.with(own(at)))
 }
 
 /// The wanted columns of a row.
