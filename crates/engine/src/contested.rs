@@ -24,8 +24,6 @@ use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
 use crate::drive::RandomWait;
-use crate::options::Retry;
-use crate::stores::WorkerBase;
 
 /// Conflicts in a row before a transaction asks for the favour. After half of them it yields its processor ([`RandomWait::SPINS`]), which
 /// most often goes to the transaction in its way. To ask earlier costs throughput where few transactions conflict so often: a wait for the
@@ -159,13 +157,6 @@ impl Contested {
         is_here: impl FnOnce(usize) -> bool,
     ) -> bool {
         favour.bars(row, worker).is_some_and(|other| self.standing != Standing::Impatient && !is_here(other))
-    }
-
-    /// Waits before the next attempt: for the favour, or else for a random time.
-    pub fn back_off<S>(&mut self, favour: &Favour, worker: &mut WorkerBase<S>, attempts: u64, retry: &Retry) {
-        if !self.wait(favour, worker.slot, attempts) {
-            worker.back_off.wait(attempts, retry);
-        }
     }
 
     /// An attempt has ended. A thread that conflicts although it is favoured most likely does so with what others had begun before, and is

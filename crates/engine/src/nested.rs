@@ -87,6 +87,9 @@ pub fn any_commit(database: u32, holds: impl Fn(u64) -> bool) -> bool {
     })
 }
 
+/// An index and, if it is known, a key in it.
+type At = (TableId, IndexId, Option<KeyPreview>);
+
 /// The state by which a worker distinguishes conflicts with its own thread's commits from conflicts with other threads.
 #[derive(Debug, Default)]
 pub struct Nested {
@@ -99,7 +102,7 @@ pub struct Nested {
     own: u32,
     unknown: u32,
     /// The index and key of the conflict, if another attempt would conflict likewise.
-    waits: Option<(TableId, IndexId, Option<KeyPreview>)>,
+    waits: Option<At>,
 }
 
 impl Nested {
@@ -117,6 +120,12 @@ impl Nested {
             commits.latest[count as usize % KEPT].set((database, timestamp));
             commits.count.set(count + 1);
         });
+        self.forget_conflicts();
+    }
+
+    /// The transaction has committed, and is not counted where it wrote nothing: its conflicts before count no more.
+    #[inline]
+    pub fn forget_conflicts(&mut self) {
         (self.own, self.unknown) = (0, 0);
     }
 
@@ -137,20 +146,36 @@ impl Nested {
     pub fn conflicts(&mut self, database: u32, abort: &mut Abort) {
         let timestamp = self.timestamp.take();
         abort.opponent = self.open.take().or(timestamp).map(Opponent::numbered);
-        let (inside, is_own) = COMMITS.with(|commits| {
-            let inside = commits.count.get() - self.commits;
-            let is_own = |timestamp| commits.latest.iter().any(|latest| latest.get() == (database, timestamp));
-            (inside, timestamp.map(is_own))
+        let is_own = timestamp.and_then(|timestamp| {
+            let is_kept = COMMITS.with(|commits| commits.latest.iter().any(|at| at.get() == (database, timestamp)));
+            // Of many commits some are forgotten.
+            (is_kept || self.inside() <= KEPT as u64).then_some(is_kept)
         });
+        self.conflicts_at(is_own, (abort.table, abort.index, abort.key));
+    }
+
+    /// The transaction conflicts, with a commit of this very thread or not, where the protocol can tell.
+    #[cold]
+    pub fn conflicts_at(&mut self, is_own: Option<bool>, at: At) {
         match is_own {
-            _ if inside == 0 => (self.own, self.unknown) = (0, 0),
+            _ if self.inside() == 0 => self.forget_conflicts(),
             Some(true) => self.own += 1,
-            // Of so many commits some are forgotten.
-            Some(false) if inside <= KEPT as u64 => (self.own, self.unknown) = (0, 0),
-            _ => (self.own, self.unknown) = (0, self.unknown + 1),
+            Some(false) => self.forget_conflicts(),
+            None => (self.own, self.unknown) = (0, self.unknown + 1),
         }
         let is_useless = self.own >= OWN || self.unknown >= SPIN_BUDGET;
-        self.waits = is_useless.then_some((abort.table, abort.index, abort.key));
+        self.waits = is_useless.then_some(at);
+    }
+
+    /// The transaction conflicts with what another one of this very thread holds: another attempt would as well.
+    #[cold]
+    pub fn conflicts_inside(&mut self, at: At) {
+        self.waits = Some(at);
+    }
+
+    /// The commits of the thread since the transaction began.
+    fn inside(&self) -> u64 {
+        COMMITS.with(|commits| commits.count.get()) - self.commits
     }
 
     /// The error that ends a transaction whose attempts would conflict without end.

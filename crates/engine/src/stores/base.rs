@@ -5,10 +5,11 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_memory::{Epochs, Guard, Memory};
 use polychron_schema::IndexKind;
-use polychron_sync::Mutex;
+use polychron_sync::{CachePadded, Mutex};
 
 use super::{DeferredDrops, Records, Store, StoreDefinition, StoreTable, wait_for};
 use crate::catalog::Catalog;
+use crate::contested::Favour;
 use crate::statistics::Registry;
 use crate::{Common, Versions, limits};
 
@@ -25,6 +26,8 @@ pub struct Base<S> {
     pub counters: Registry,
     /// Frees the memory of dropped stores.
     pub deferred_drops: Arc<DeferredDrops>,
+    /// For transactions that conflict repeatedly.
+    pub favour: CachePadded<Favour>,
     /// Held while an index is made and filled: the database has one slot for that.
     pub(super) filling: Mutex<()>,
     pub(super) evolving: Mutex<()>,
@@ -44,6 +47,7 @@ impl<S> Base<S> {
             catalog,
             counters,
             deferred_drops,
+            favour: CachePadded::default(),
             filling: Mutex::default(),
             evolving: Mutex::default(),
         })

@@ -11,6 +11,7 @@ use polychron_schema::{Projection, RowRef};
 use super::table::dropped_among;
 use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
+use crate::contested::Contested;
 use crate::drive::RandomWait;
 use crate::nested::Nested;
 use crate::options::Retry;
@@ -42,6 +43,10 @@ pub struct WorkerBase<S> {
     pub is_open: bool,
     /// Why the latest transaction that conflicted did.
     pub last_abort: Option<Abort>,
+    /// How its transaction stands to others at the rows at which its attempts have conflicted, for protocols with a favour.
+    pub contested: Contested,
+    /// Tells conflicts with what its own thread has committed from others.
+    pub nested: Nested,
     /// Its waits between attempts, for protocols without a rule of their own.
     pub back_off: RandomWait,
     /// The log epoch that its answers wait for.
@@ -63,6 +68,8 @@ impl<S: Keyed> WorkerBase<S> {
             rows: rows::Buffers::default(),
             is_open: false,
             last_abort: None,
+            contested: Contested::default(),
+            nested: Nested::default(),
             back_off: RandomWait::new(slot),
             ticket: Ticket::DONE,
             counters: database.counters.register(),
@@ -106,14 +113,21 @@ impl<S: Keyed> WorkerBase<S> {
     #[cold]
     pub fn keep_abort(
         &mut self,
-        (nested, database): (&mut Nested, u32),
+        database: u32,
         reason: Reason,
         IndexRef { table, index }: IndexRef,
         key: Option<KeyPreview>,
     ) {
         let mut abort = Abort { reason, table, index, key, opponent: None };
-        nested.conflicts(database, &mut abort);
+        self.nested.conflicts(database, &mut abort);
         self.last_abort = Some(abort);
+    }
+
+    /// Waits before the next attempt: for the favour, or else for a random time.
+    pub fn wait_contested(&mut self, database: &Base<S>, attempts: u64) {
+        if !self.contested.wait(&database.favour, self.slot, attempts) {
+            self.back_off.wait(attempts, &database.common.retry);
+        }
     }
 
     /// The running transaction conflicts before its commit, because what it has read is not mutually consistent.
@@ -209,6 +223,13 @@ pub trait StoreWorker: Send {
         }
     }
 
+    /// The worker goes: no transaction of it is open, or favoured.
+    fn end_all(&mut self) {
+        self.end_leaked();
+        let (_, base, database) = self.parts_mut();
+        base.contested.end(&database.favour);
+    }
+
     /// Gets ready to begin a transaction: no other one is open, and no hint is in force but those of the procedure.
     #[inline]
     fn make_ready(&mut self) {
@@ -229,12 +250,10 @@ pub trait StoreWorker: Send {
     #[inline]
     fn has_gathered(&mut self, _tables: &[Option<Arc<StoreTable<Self::Store>>>]) {}
 
-    /// Waits before the next attempt: see [`Interactive::back_off`]. Nothing to do where transactions do not conflict.
-    fn wait(&mut self, _attempts: u64) {}
-
-    /// See [`Interactive::waits_for_itself`].
-    fn waits_for_itself(&self) -> Option<Error> {
-        None
+    /// Waits before the next attempt: see [`Interactive::back_off`]. By default, for the favour, or else for a random time.
+    fn wait(&mut self, attempts: u64) {
+        let (_, base, database) = self.parts_mut();
+        base.wait_contested(database, attempts);
     }
 
     /// Does pending background work: see [`Worker::maintain`]. No transaction is open. By default, what was retired and dropped is freed.
@@ -277,8 +296,9 @@ pub trait StoreWorker: Send {
 #[cold]
 fn end_leaked_now<W: StoreWorker + ?Sized>(worker: &mut W) {
     worker.undo_leaked();
-    let (local, base, _) = worker.parts_mut();
+    let (local, base, database) = worker.parts_mut();
     base.is_open = false;
+    base.contested.end(&database.favour);
     local.end_leaked();
 }
 
@@ -426,7 +446,7 @@ impl<W: StoreWorker> Interactive for W {
     }
 
     fn waits_for_itself(&self) -> Option<Error> {
-        StoreWorker::waits_for_itself(self)
+        self.parts().1.nested.error()
     }
 
     fn is_nested(&self) -> bool {

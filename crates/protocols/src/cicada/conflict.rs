@@ -25,7 +25,7 @@ impl CicadaTransaction<'_> {
     #[inline]
     pub(super) fn note_commit(&mut self) {
         let (database, timestamp) = (self.database(), self.timestamp().0);
-        self.state.nested.committed(database, timestamp);
+        self.state.base.nested.committed(database, timestamp);
     }
 
     /// As [`CicadaTransaction::conflict`], at a record, with the other transaction's timestamp where that is known.
@@ -37,9 +37,9 @@ impl CicadaTransaction<'_> {
         reason: Reason,
         (place, version): (IndexRef, Option<KeptVersion>),
     ) -> Error {
-        self.state.contested.note(record);
+        self.state.base.contested.note(record);
         if let Some(other) = other {
-            self.state.nested.is_behind(other.0);
+            self.state.base.nested.is_behind(other.0);
         }
         self.conflict(reason, place, version)
     }
@@ -49,8 +49,7 @@ impl CicadaTransaction<'_> {
     pub(super) fn conflict(&mut self, reason: Reason, place: IndexRef, version: Option<KeptVersion>) -> Error {
         let key = version.and_then(|version| self.key_of(place, version));
         let database = self.database();
-        let state = &mut *self.state;
-        state.base.keep_abort((&mut state.nested, database), reason, place, key);
+        self.state.base.keep_abort(database, reason, place, key);
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.base.slot);
         self.shared.clocks.counts(self.state.base.slot).abort(self.state.stage);
@@ -62,7 +61,7 @@ impl CicadaTransaction<'_> {
     /// that conflict again, as writing the row would.
     #[inline]
     pub(super) fn make_way(&mut self) -> Result<(), Error> {
-        if self.shared.favour.other(self.state.base.slot).is_some() { self.make_way_at_reads() } else { Ok(()) }
+        if self.shared.base.favour.other(self.state.base.slot).is_some() { self.make_way_at_reads() } else { Ok(()) }
     }
 
     #[cold]
@@ -80,7 +79,7 @@ impl CicadaTransaction<'_> {
     #[inline]
     pub(super) fn is_barred(&self, record: impl Into<RowAddress>) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
-        self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
+        self.state.base.contested.is_barred(&self.shared.base.favour, record, self.state.base.slot, is_here)
             && self.state.stage != Stage::Rewriting
     }
 

@@ -79,7 +79,7 @@ impl CicadaTransaction<'_> {
         let (guard, timestamp, inlines) = (&self.guard, self.guard.timestamp(), self.inlines());
         let (State { base, sets: Sets { reads, writes, .. }, buffers, is_short, .. }, reader) =
             (&mut *self.state, guard.reader());
-        if self.shared.favour.other(base.slot).is_some() {
+        if self.shared.base.favour.other(base.slot).is_some() {
             return Ok(first);
         }
         for (position, pending) in buffers.pending.iter_mut().enumerate().skip(first) {

@@ -5,14 +5,13 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
 use polychron_engine::catalog::Tables;
-use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
 use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
 use polychron_engine::{Common, Metric, MetricValue, TableDefinition, Versions};
 use polychron_memory::{Local, OWN_SLOTS, Pressure};
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{CachePadded, Mutex};
 
 use super::bins::Bins;
 use super::clocks::{Clocks, Held};
@@ -38,8 +37,6 @@ pub(super) struct Shared {
     pub(super) gaps: GapReadTimestamps,
     pub(super) regulation: Regulation,
     pub(super) renewal: Renewal,
-    /// For transactions that conflict again and again.
-    pub(super) favour: CachePadded<Favour>,
     /// Lists of tables that no guard still keeps, each with a timestamp: who may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
 }
@@ -143,7 +140,6 @@ impl StoreProtocol for Cicada {
         let bins = Bins::new(base.slots());
         let shared = Arc::new(Shared {
             renewal: Renewal::default(),
-            favour: CachePadded::default(),
             gaps: GapReadTimestamps::new(clocks.min_rts()),
             clocks,
             unknowing: AtomicU64::new(0),

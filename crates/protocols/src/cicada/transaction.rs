@@ -255,7 +255,7 @@ impl<'w> CicadaTransaction<'w> {
         self.state.sets.clear();
         self.state.buffers.pending.give_back_room();
         self.guard.end();
-        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
+        self.state.base.contested.end_attempt(&self.shared.base.favour, self.doomed);
         if !self.state.garbage.is_empty() {
             self.shared.bins.of(self.state.base.slot).put(&mut self.state.garbage);
         }

@@ -9,7 +9,7 @@ use polychron_base::random::Random;
 use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::nested::{self, Nested};
+use polychron_engine::nested;
 use polychron_engine::redo::Journal;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode, Projection, Transaction, drive, load};
@@ -57,8 +57,6 @@ pub(super) struct State {
     pub(super) base: WorkerBase<Store>,
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
-    pub(super) nested: Nested,
-    pub(super) contested: Contested,
     /// What the running transaction leaves to be collected.
     pub(super) garbage: VecDeque<Garbage>,
     pub(super) clock: LocalClock,
@@ -88,14 +86,13 @@ pub(super) struct State {
 
 impl CicadaWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
-        let base = WorkerBase::new(&shared.base, &local);
+        let mut base = WorkerBase::new(&shared.base, &local);
+        base.contested = Contested::asking_after(CONFLICTS_UNFAVOURED);
         let slot = base.slot;
         let state = State {
             base,
             sets: Sets::default(),
             buffers: Buffers::default(),
-            nested: Nested::default(),
-            contested: Contested::asking_after(CONFLICTS_UNFAVOURED),
             garbage: VecDeque::new(),
             clock: shared.clocks.join(slot),
             promotions: Vec::new(),
@@ -187,11 +184,7 @@ impl StoreWorker for CicadaWorker {
                 spin_hint();
             }
         }
-        self.state.contested.wait(&self.shared.favour, self.state.base.slot, attempts);
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
+        self.state.base.contested.wait(&self.shared.base.favour, self.state.base.slot, attempts);
     }
 
     fn load_rows(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
@@ -277,7 +270,7 @@ impl State {
         debug_assert!(self.sets.writes.is_empty(), "the transaction before left something behind");
         self.promotions.clear();
         self.base.begin_logged(journal);
-        self.nested.begin();
+        self.base.nested.begin();
         self.stage = Stage::Running;
         self.saw_unprotected = false;
     }
@@ -408,8 +401,7 @@ pub(super) fn collect_some(shared: &Shared, spans: &mut Vec<Span>, site: &Site<'
 
 impl Drop for CicadaWorker {
     fn drop(&mut self) {
-        self.end_leaked();
-        self.state.contested.end(&self.shared.favour);
+        self.end_all();
         self.shared.clocks.leave(self.state.base.slot, &self.state.clock);
     }
 }

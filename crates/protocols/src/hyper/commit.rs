@@ -141,7 +141,7 @@ impl HyperTransaction<'_> {
         self.state.writing.leave();
         let State { collector, held, .. } = &mut *self.state;
         collector.take_ready(held, &mut history, &shared.clock, made);
-        self.state.nested.committed(self.database(), timestamp);
+        self.state.base.nested.committed(self.database(), timestamp);
         Ok(())
     }
 
@@ -263,11 +263,11 @@ impl HyperTransaction<'_> {
     #[cold]
     fn is_behind(&mut self, met: &Met, at: u64) -> Error {
         let Met { index_ref, row, kind, .. } = *met;
-        self.state.nested.is_behind(at);
+        self.state.base.nested.is_behind(at);
         if let Ok(store) = self.state.base.tables.table(index_ref.table).and_then(|table| table.store(index_ref.index))
         {
             // The before-image is of a slot of these rows, whose page has perhaps left.
-            store.rows.find(row).into_iter().for_each(|record| self.state.contested.note(record));
+            store.rows.find(row).into_iter().for_each(|record| self.state.base.contested.note(record));
         }
         let reason = if kind == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
         self.conflict(reason, index_ref, Some(&met.key))

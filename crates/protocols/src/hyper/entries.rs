@@ -75,7 +75,7 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
         match self.check_version(newest, seen.all_visible) {
             Ok(()) => Ok(Some(FoundRow(record))),
             Err(conflict) => {
-                self.state.contested.note(record);
+                self.state.base.contested.note(record);
                 Err(self.refuse(conflict, at.store, at.key))
             }
         }

@@ -82,7 +82,7 @@ impl<'w> HyperTransaction<'w> {
             }
             backoff.wait();
         }
-        self.state.contested.note(record);
+        self.state.base.contested.note(record);
         Err(self.refuse(Conflict { reason: Reason::BeingWritten, stamp }, store, key))
     }
 }

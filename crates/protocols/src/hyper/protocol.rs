@@ -5,7 +5,6 @@ use std::sync::Arc;
 use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
-use polychron_engine::contested::Favour;
 use polychron_engine::redo::Order;
 use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
 use polychron_engine::{Configuration, Metric, TableDefinition, Versions, rows};
@@ -29,8 +28,6 @@ pub(super) struct Shared {
     /// For each slot.
     pub(super) counts: Box<[CachePadded<Counts>]>,
     pub(super) clock: Clock,
-    /// For transactions that conflict again and again.
-    pub(super) favour: CachePadded<Favour>,
     /// The tables of transactions, which are in no epoch between their operations.
     pub(super) kept: Kept<HyperTable>,
     /// For how long trees take to build.
@@ -69,7 +66,6 @@ impl StoreProtocol for Hyper {
             dropped: Dropped::default(),
             counts: (0..slots).map(|_| CachePadded::default()).collect(),
             clock: Clock::new(slots),
-            favour: CachePadded::default(),
             kept: Kept::new(slots),
             time: SystemClock::new(),
         });

@@ -65,7 +65,7 @@ impl<'w> HyperTransaction<'w> {
         state.known = start;
         state.generation += 1;
         state.base.begin_logged(&shared.base.common.journal);
-        state.nested.begin();
+        state.base.nested.begin();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.base.slot, state.generation) };
         let mut transaction = Self {
             shared,
@@ -208,13 +208,13 @@ impl<'w> HyperTransaction<'w> {
         let length = key.write_to(&mut bytes);
         let (index_ref, key) = (store.index_ref(), &bytes[..length]);
         if conflict.stamp >= FIRST_ID {
-            self.state.nested.is_beside(conflict.stamp);
+            self.state.base.nested.is_beside(conflict.stamp);
         }
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
             let error = Error::waits_in_index(index_ref.table, index_ref.index, Some(KeyPreview::new(key)));
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
         } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
-            self.state.nested.is_behind(conflict.stamp);
+            self.state.base.nested.is_behind(conflict.stamp);
         }
         self.conflict(conflict.reason, index_ref, Some(key))
     }
@@ -224,8 +224,7 @@ impl<'w> HyperTransaction<'w> {
     pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, key: Option<&[u8]>) -> Error {
         let key = key.map(KeyPreview::new);
         let database = self.database();
-        let state = &mut *self.state;
-        state.base.keep_abort((&mut state.nested, database), reason, index_ref, key);
+        self.state.base.keep_abort(database, reason, index_ref, key);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
     }
@@ -254,7 +253,7 @@ impl<'w> HyperTransaction<'w> {
             self.shared.clock.forget_listed(self.state.base.slot);
         }
         self.shared.clock.end(self.state.base.slot);
-        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
+        self.state.base.contested.end_attempt(&self.shared.base.favour, self.doomed);
         self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.base.catalog);
     }
 }
@@ -312,7 +311,7 @@ impl<'w> HyperTransaction<'w> {
             && let Err(conflict) = self.check_version(Some(before_image), seen.all_visible)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
-            self.state.contested.note(record);
+            self.state.base.contested.note(record);
             return Err(self.refuse(conflict, store, key));
         }
         Ok(Some(record))

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
-use polychron_engine::contested::Contested;
 use polychron_engine::mutations::pass;
-use polychron_engine::nested::Nested;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode};
 use polychron_memory::Local;
@@ -40,14 +38,12 @@ pub(super) struct State {
     pub(super) validation: Validation,
     pub(super) held: Held,
     pub(super) buffers: Buffers,
-    pub(super) nested: Nested,
     pub(super) collector: Collector,
     /// The latest commit that this worker has met.
     pub(super) known: u64,
     /// Which of the worker's transactions runs.
     pub(super) generation: u64,
     pub(super) met: Option<Met>,
-    pub(super) contested: Contested,
 }
 
 /// A conflict with another transaction that the same thread has open.
@@ -83,12 +79,10 @@ impl HyperWorker {
             validation: Validation::default(),
             held: Held::default(),
             buffers: Buffers::default(),
-            nested: Nested::default(),
             collector: Collector::new(slot),
             known: 0,
             generation: 0,
             met: None,
-            contested: Contested::default(),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -148,7 +142,6 @@ impl StoreWorker for HyperWorker {
         let Self { local, state, shared } = self;
         // Its list of tables is kept, or under the leaked guard of a batch.
         drop(HyperTransaction::taken_over(shared, state, local.pin()));
-        state.contested.end(&shared.favour);
     }
 
     /// A wait is useless where another attempt must meet a transaction of the same thread again.
@@ -157,12 +150,8 @@ impl StoreWorker for HyperWorker {
         if let Some(met) = &mut state.met {
             met.again = true;
         } else {
-            state.contested.back_off(&shared.favour, &mut state.base, attempts, &shared.base.common.retry);
+            state.base.wait_contested(&shared.base, attempts);
         }
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
     }
 
     fn load_rows(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
@@ -218,8 +207,7 @@ impl HyperWorker {
 
 impl Drop for HyperWorker {
     fn drop(&mut self) {
-        self.end_leaked();
-        self.state.contested.end(&self.shared.favour);
+        self.end_all();
         self.shared.kept.let_go(self.state.base.slot, &mut self.state.base.tables);
     }
 }

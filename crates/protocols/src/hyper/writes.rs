@@ -86,12 +86,12 @@ impl<'w> HyperTransaction<'w> {
     #[inline]
     pub(super) fn is_barred(&self, record: Record<'_>) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
-        self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
+        self.state.base.contested.is_barred(&self.shared.base.favour, record, self.state.base.slot, is_here)
     }
 
     #[cold]
     fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, (record, key): (Record<'_>, K)) -> Error {
-        self.state.contested.note(record);
+        self.state.base.contested.note(record);
         match refusal {
             // It was deleted by some thread that committed since.
             Refusal::Closed(stamp) => self.refuse(Conflict { reason: Reason::WrittenLater, stamp }, store, key),
@@ -298,7 +298,7 @@ impl<'w> HyperTransaction<'w> {
             Err(Refusal::Closed(_)) => return Ok(false),
             // Either it was inserted since the start, or it is being inserted.
             Err(Refusal::Conflict(Conflict { stamp, .. })) => {
-                self.state.contested.note(record);
+                self.state.base.contested.note(record);
                 return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp }, store, key));
             }
         };

@@ -94,7 +94,9 @@ impl MaflingoTransaction<'_> {
             self.seal(tid);
         }
         self.state.last_tid = tid;
-        self.state.nested.committed(self.shared.base.catalog.number(), tid.epoch());
+        let database = self.shared.base.catalog.number();
+        self.state.known.note(database, tid.epoch());
+        self.state.base.nested.committed(database, tid.0);
         self.state.sets.clear();
         Ok(())
     }
@@ -142,8 +144,8 @@ impl MaflingoTransaction<'_> {
     /// Latches the groups up to the first one that cannot be written, and tells why.
     #[inline]
     fn latch_groups(&self) -> Result<(), (usize, Reason)> {
-        let State { base: WorkerBase { slot, .. }, sets, buffers, contested, .. } = &*self.state;
-        let (favour, guard) = (&self.shared.favour, &self.guard);
+        let State { base: WorkerBase { slot, contested, .. }, sets, buffers, .. } = &*self.state;
+        let (favour, guard) = (&self.shared.base.favour, &self.guard);
         let is_here = |other| guard.epochs().is_here(other);
         let has_latched = !sets.latched.is_empty();
         for (position, group) in buffers.groups.iter().enumerate() {

@@ -51,7 +51,7 @@ impl MaflingoTransaction<'_> {
         key: Option<KeyPreview>,
     ) -> Error {
         if let Some(met) = met {
-            self.state.contested.note(met.record);
+            self.state.base.contested.note(met.record);
         }
         self.look_for_itself(reason, index_ref, met, key);
         let opponent = met.and_then(|met| self.opponent(met));

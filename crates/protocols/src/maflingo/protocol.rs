@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
-use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Order};
 use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
@@ -36,8 +35,6 @@ pub(super) struct Shared {
     pub(super) orphans: Orphans,
     /// What each worker had committed last when it came to the thread on which it is: its later ids are of that thread.
     pub(super) moved_after: Box<[AtomicU64]>,
-    /// The worker that others let go first.
-    pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) keeping: Keeping,
 }
@@ -123,7 +120,6 @@ impl StoreProtocol for Maflingo {
             orphans: Orphans::default(),
             moved_after: (0..base.slots()).map(|_| AtomicU64::new(0)).collect(),
             base,
-            favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             keeping: Keeping::default(),
         });

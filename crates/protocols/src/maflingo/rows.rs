@@ -195,7 +195,7 @@ impl MaflingoTransaction<'_> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
         let found = self.find(store, key, words);
         self.state.note_reads(reads, self.shared.base.catalog.number());
-        self.state.nested.has_missed |= self.state.sets.nodes.len() > nodes;
+        self.state.known.has_missed |= self.state.sets.nodes.len() > nodes;
         self.state.sets.reads.truncate(reads);
         self.state.sets.nodes.truncate(nodes);
         found

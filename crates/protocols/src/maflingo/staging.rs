@@ -51,18 +51,18 @@ impl MaflingoTransaction<'_> {
 
     /// The transaction has committed nothing. It waits for what it has read: up to the end of an epoch, for absent rows say not when they went.
     pub(super) fn await_reads(&mut self) {
-        let (journal, State { base, sets, nested, .. }) = (&self.shared.base.common.journal, &mut *self.state);
+        let (journal, State { base, sets, known, .. }) = (&self.shared.base.common.journal, &mut *self.state);
         // Nothing that was looked for was missing.
-        let is_found = sets.nodes.is_empty() && !nested.has_missed;
+        let is_found = sets.nodes.is_empty() && !known.has_missed;
         let epoch = || match self.snapshot {
             Some(epoch) => epoch,
-            None if is_found => nested.newest(self.shared.base.catalog.number()),
+            None if is_found => known.newest(self.shared.base.catalog.number()),
             None => self.guard.epochs().current(),
         };
         let mut ticket = journal.ticket_of(&base.rows.watch, || Tid::end_of(epoch()).0.into());
         // Its thread may have seen what it has not: where that is not durable, it is worth while to look at what was read.
         if ticket != Ticket::DONE && self.snapshot.is_none() && is_found {
-            let newest = sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0).max(nested.noted);
+            let newest = sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0).max(known.noted);
             ticket = journal.ticket(|| Tid::end_of(newest).0.into());
         }
         base.ticket.raise(ticket);

@@ -245,7 +245,7 @@ impl<'w> MaflingoTransaction<'w> {
         self.ended = true;
         self.state.base.is_open = false;
         self.state.unlatch_rows(&self.guard);
-        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
+        self.state.base.contested.end_attempt(&self.shared.base.favour, self.doomed);
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.base.memory.most_waiting());
     }
@@ -506,7 +506,8 @@ impl Commit for MaflingoTransaction<'_> {
                     true => self.state.newest_read(0),
                     false => self.validate()?.epoch(),
                 };
-                self.state.nested.committed_reads(self.shared.base.catalog.number(), newest);
+                self.state.known.note(self.shared.base.catalog.number(), newest);
+                self.state.base.nested.forget_conflicts();
                 self.await_reads();
                 self.state.sets.clear();
             } else {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
-use polychron_engine::contested::Contested;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode};
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
 
 use super::aside::ShownSets;
-use super::nested::Nested;
+use super::nested::Known;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::Tid;
@@ -38,8 +37,7 @@ pub(super) struct State {
     pub(super) reclaimer: Reclaimer,
     pub(super) pruner: Pruner,
     pub(super) last_tid: Tid,
-    pub(super) nested: Nested,
-    pub(super) contested: Contested,
+    pub(super) known: Known,
 }
 
 impl State {
@@ -51,14 +49,15 @@ impl State {
     /// Has snapshots contain that, whatever becomes of the transaction.
     pub(super) fn note_reads(&mut self, since: usize, database: u32) {
         let newest = self.newest_read(since);
-        self.nested.has_read(database, newest);
+        self.known.note(database, newest);
     }
 
     /// What is done between two transactions, under the guard of the one that begins.
     #[inline]
     pub(super) fn reclaim_between(&mut self, shared: &Shared, guard: &Guard<'_>) {
-        let Self { base, nested, last_tid, .. } = self;
-        nested.begin(|| shared.moved_after[base.slot].store(last_tid.0, Ordering::Relaxed));
+        let Self { base, known, last_tid, .. } = self;
+        base.nested.begin();
+        known.begin(|| shared.moved_after[base.slot].store(last_tid.0, Ordering::Relaxed));
         self.reclaimer.step(&self.base.tables, RECLAIM_STEP, guard);
         if self.pruner.is_due(guard) {
             self.prune(guard);
@@ -86,8 +85,7 @@ impl MaflingoWorker {
             reclaimer: Reclaimer::default(),
             pruner: Pruner::default(),
             last_tid: Tid::ZERO,
-            nested: Nested::default(),
-            contested: Contested::default(),
+            known: Known::default(),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -106,7 +104,7 @@ impl StoreWorker for MaflingoWorker {
             shared.base.memory.epochs().advance();
         }
         let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
-            let newest = state.nested.newest(shared.base.catalog.number());
+            let newest = state.known.newest(shared.base.catalog.number());
             if shared.options.own_commits && shared.base.memory.epochs().past() < newest {
                 shared.wait_until_past(newest);
             }
@@ -126,16 +124,6 @@ impl StoreWorker for MaflingoWorker {
     fn undo_leaked(&mut self) {
         self.state.note_reads(0, self.shared.base.catalog.number());
         self.state.undo_leaked(&self.local);
-        self.state.contested.end(&self.shared.favour);
-    }
-
-    fn wait(&mut self, attempts: u64) {
-        let Self { state, shared, .. } = self;
-        state.contested.back_off(&shared.favour, &mut state.base, attempts, &shared.base.common.retry);
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
     }
 
     fn load_rows(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
@@ -150,8 +138,7 @@ impl StoreWorker for MaflingoWorker {
 
 impl Drop for MaflingoWorker {
     fn drop(&mut self) {
-        self.end_leaked();
-        self.state.contested.end(&self.shared.favour);
+        self.end_all();
         self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
     }

@@ -58,7 +58,7 @@ impl HekatonTransaction<'_> {
         transactions.decide(self.id, true);
         self.finish(end);
         let database = self.database();
-        self.state.nested.committed(database, end);
+        self.state.base.nested.committed(database, end);
         Ok(())
     }
 
@@ -98,8 +98,8 @@ impl HekatonTransaction<'_> {
                     Target::Record(record) => record.latest().map(|latest| latest.begin()),
                 };
                 match other {
-                    Some(Stamp::At(timestamp)) => self.state.nested.is_behind(timestamp),
-                    Some(Stamp::By(id)) if id != self.id => self.state.nested.is_beside(id.0),
+                    Some(Stamp::At(timestamp)) => self.state.base.nested.is_behind(timestamp),
+                    Some(Stamp::By(id)) if id != self.id => self.state.base.nested.is_beside(id.0),
                     _ => {}
                 }
                 return Err(self.conflict(reason, index_ref, version));
@@ -282,8 +282,7 @@ impl HekatonTransaction<'_> {
     #[cold]
     pub(super) fn conflict_over(&mut self, reason: Reason, index_ref: IndexRef, key: Option<KeyPreview>) -> Error {
         let database = self.database();
-        let state = &mut *self.state;
-        state.base.keep_abort((&mut state.nested, database), reason, index_ref, key);
+        self.state.base.keep_abort(database, reason, index_ref, key);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
     }

@@ -59,8 +59,8 @@ impl<'w> HekatonTransaction<'w> {
             self.state.met = Some(Met { id: other, again: false });
         }
         match stamp {
-            Stamp::At(timestamp) => self.state.nested.is_behind(timestamp),
-            Stamp::By(id) => self.state.nested.is_beside(id.0),
+            Stamp::At(timestamp) => self.state.base.nested.is_behind(timestamp),
+            Stamp::By(id) => self.state.base.nested.is_beside(id.0),
         }
     }
 

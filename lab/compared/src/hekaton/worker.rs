@@ -6,7 +6,6 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_engine::Mode;
 use polychron_engine::mutations::pass;
-use polychron_engine::nested::Nested;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_memory::Local;
 
@@ -33,7 +32,6 @@ pub(super) struct State {
     pub(super) base: WorkerBase<Store>,
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
-    pub(super) nested: Nested,
     pub(super) collector: Collector,
     /// The latest timestamp that this worker has met.
     pub(super) known: u64,
@@ -52,7 +50,6 @@ impl HekatonWorker {
             base,
             sets: Sets::default(),
             buffers: Buffers::default(),
-            nested: Nested::default(),
             collector: Collector::default(),
             known: 0,
             id: TransactionId::NONE,
@@ -84,7 +81,7 @@ impl StoreWorker for HekatonWorker {
         unsafe { state.base.tables.renew(&shared.base.catalog) };
         state.collector.step(&shared.transactions, &shared.orphans, &state.base.tables, &guard);
         pass(Point::Beginning);
-        state.nested.begin();
+        state.base.nested.begin();
         Ok(HekatonTransaction::new(shared, state, guard, mode))
     }
 
@@ -99,10 +96,6 @@ impl StoreWorker for HekatonWorker {
             Some(met) => met.again = true,
             None => self.state.base.back_off.wait(attempts, &self.shared.base.common.retry),
         }
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
     }
 
     fn maintain_stores(&mut self) {
