@@ -1,6 +1,7 @@
 //! Measures checkpoints: a log of rows is folded into files, and then, in turns, some rows are changed and all rows are written again with them, as fast
-//! as that goes; as many are changed, and written beside the rows, if they are few enough; and as many bytes as the rows have are written bare by as many
-//! threads, and read and written.
+//! as that goes; as many are changed, and written beside the rows, if they are few enough; as many are changed that are near each other, and as many are
+//! added, and files stay of which nothing near them was changed; and as many bytes as the rows have are written bare by as many threads, and read and
+//! written.
 //!
 //! `cargo run --release -p polychron-log --example checkpoint -- DIRECTORY [MEGABYTES] [WORDS] [THREADS] [CHANGED]`, in a directory that is made: so many
 //! megabytes of rows of so many words, of which so many are changed each time.
@@ -99,14 +100,8 @@ fn keep(files: &Files<Directory>, root: &Path, threads: usize) -> Answer<()> {
     Ok(())
 }
 
-fn main() -> Answer<()> {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("which directory?")?;
-    let mut number = |default: usize| arguments.next().map_or(Ok(default), |text| text.parse::<usize>());
-    let (megabytes, words, threads, changed) = (number(512)?, number(16)?, number(2)?, number(1000)? as u64);
-    let root = Path::new(&path);
-    let files = Files::new(Directory::create_or_open(root)?);
-    let _lock = files.lock()?;
+/// A database with a table of numbers.
+fn create(files: &Files<Directory>, words: usize) -> Answer<Manifests<Directory>> {
     let first = Manifest {
         database: DatabaseId(1),
         incarnation: 0,
@@ -115,7 +110,18 @@ fn main() -> Answer<()> {
         checkpoint: None,
         catalog: catalog::encode(&tables(words)?),
     };
-    let mut manifests = Manifests::create(&files, first)?;
+    Ok(Manifests::create(files, first)?)
+}
+
+fn main() -> Answer<()> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("which directory?")?;
+    let mut number = |default: usize| arguments.next().map_or(Ok(default), |text| text.parse::<usize>());
+    let (megabytes, words, threads, changed) = (number(512)?, number(16)?, number(2)?, number(1000)? as u64);
+    let root = Path::new(&path);
+    let files = Files::new(Directory::create_or_open(root)?);
+    let _lock = files.lock()?;
+    let mut manifests = create(&files, words)?;
     let orders = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&orders);
     let ended = Box::new(move || Order::from(seen.load(Ordering::Acquire)));
@@ -129,39 +135,48 @@ fn main() -> Answer<()> {
     (0..rows).try_for_each(|key| writer.put(key))?;
     let current = || manifests.lock().expect("nothing has panicked").current().clone();
     let bytes = || -> u64 { current().checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum() };
-    let fold = |changes: f64| -> Answer<f64> {
-        log.flush()?;
+    let open = |changes: f64| -> Answer<Checkpoints<Directory>> {
         let options =
             checkpoint::Options { threads, memory_bytes: 1 << 30, changes, ..checkpoint::Options::production() };
-        let checkpoints = Checkpoints::open(&files, &current(), options)?;
+        Ok(Checkpoints::open(&files, &current(), options)?)
+    };
+    let fold = |checkpoints: &Checkpoints<Directory>| -> Answer<f64> {
+        log.flush()?;
         let begun = clock.now_ns();
         checkpoints.run(&log, &manifests, Haste::Unpaced)?;
         Ok((clock.now_ns() - begun) as f64 / 1e9)
     };
-    let seconds = fold(0.0)?;
     let mb = |seconds: f64, bytes: u64| bytes as f64 / 1e6 / seconds;
+    let keeping = open(0.0)?;
+    let seconds = fold(&keeping)?;
     println!("a log of {rows} rows becomes {:.0} MB of files: {:.0} MB/s", bytes() as f64 / 1e6, mb(seconds, bytes()));
-    bare(&files, bytes(), threads, false)?;
-    keep(&files, root, threads)?;
-    for _ in 0..5 {
-        (0..changed).try_for_each(|number| writer.put(number * 7919 % rows))?;
-        let folded = fold(0.0)?;
-        (0..changed).try_for_each(|number| writer.put(number * 7919 % rows))?;
-        let left = fold(0.125)?;
-        let written = bare(&files, bytes(), threads, false)?;
+    let beside = |is_read| -> Answer<f64> {
+        let seconds = bare(&files, bytes(), threads, is_read)?;
         keep(&files, root, threads)?;
-        let copied = bare(&files, bytes(), threads, true)?;
-        keep(&files, root, threads)?;
+        Ok(seconds)
+    };
+    beside(false)?;
+    for round in 0..5 {
+        (0..changed).try_for_each(|number| writer.put(number * 7919 % rows))?;
+        let folded = fold(&keeping)?;
+        (0..changed).try_for_each(|number| writer.put((round * 1_000_003 + number) % rows))?;
+        let near = fold(&keeping)?;
+        (0..changed).try_for_each(|number| writer.put(rows + round * changed + number))?;
+        let added = fold(&keeping)?;
+        let (written, copied) = (beside(false)?, beside(true)?);
         println!(
-            "{:.0} MB/s fold, {:.0} MB/s bare write, {:.0} MB/s bare read and write: {:.0} % and {:.0} %; with rows left where few have changed {:.3} s, {:.0} %",
+            "{:.0} MB/s fold, {:.0} MB/s bare write, {:.0} MB/s bare read and write: {:.0} % and {:.0} %; rows near each other {near:.3} s, rows added {added:.3} s",
             mb(folded, bytes()),
             mb(written, bytes()),
             mb(copied, bytes()),
             100.0 * written / folded,
             100.0 * copied / folded,
-            left,
-            100.0 * written / left,
         );
+    }
+    let leaving = open(0.125)?;
+    for _ in 0..5 {
+        (0..changed).try_for_each(|number| writer.put(number * 7919 % rows))?;
+        println!("rows left where few have changed {:.3} s", fold(&leaving)?);
     }
     Ok(())
 }

@@ -93,6 +93,16 @@ named! {
         ReadCatalogLater,
         /// The files of a table stay that nothing was logged of.
         KeepUnchanged,
+        /// So do files of other tables of which no row has changed, nor any near them.
+        KeepUntouched,
+        /// Rows are written again if one near them has changed.
+        RewriteTouched,
+        /// Rows that are passed on unchanged count as rows of their new file.
+        NotePassed,
+        /// Rows near which nothing has changed go into files of their own.
+        WriteApart,
+        /// Short files are written again with others.
+        JoinShort,
         /// Files are synced before a manifest names them.
         SyncRows,
         /// So are their names.

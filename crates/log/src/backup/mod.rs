@@ -24,6 +24,7 @@ pub use restore::{Restored, Sources, restore, restore_directory};
 use crate::DatabaseId;
 use crate::catalog::{self, StoredCatalog};
 use crate::checkpoint::fold::{Fold, Kept, ReadLog};
+use crate::checkpoint::known::Known;
 use crate::checkpoint::pace::Pace;
 use crate::checkpoint::{self, Checkpoints, directory_of, run};
 use crate::disk::{Directory, Disk, Files};
@@ -70,9 +71,12 @@ impl<D: Disk> Copied<'_, D> {
         to.create_directory(pool::DIRECTORY)?;
         to.create_directory(checkpoint::DIRECTORY)?;
         to.create_directory(&directory)?;
-        let fold = Fold { files, to, database, log, manifest, catalog, last, number: NUMBER, options, pace, kept };
+        // Nothing is known of files that are not its own.
+        let known = &Known::new(options.group_bits);
+        let fold =
+            Fold { files, to, database, log, manifest, catalog, last, number: NUMBER, options, pace, kept, known };
         // Its log begins anew, and with it the epochs.
-        let mut checkpoint = fold.run()?;
+        let mut checkpoint = fold.run()?.checkpoint;
         if !left_out(BackupStep::BeginEpochsAnew) {
             checkpoint.epoch = 0;
         }

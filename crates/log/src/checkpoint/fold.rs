@@ -1,12 +1,14 @@
 //! Makes of a checkpoint and the log behind it the next checkpoint's files.
 
 use std::collections::{BTreeSet, HashMap};
+use std::thread::ThreadId;
 
 use polychron_engine::mutations::left_out;
 use polychron_sync::Mutex;
 
+use super::known::Known;
 use super::pace::{Pace, Work};
-use super::rows::{ChangeSink, Limits, RowSink, RowSource, State, malformed};
+use super::rows::{ChangeSink, Finished, Limits, RowSink, RowSource, State, malformed};
 use super::{Contents, Options, Range, Reader, RecordContent, Writer};
 use crate::DatabaseId;
 use crate::catalog::StoredCatalog;
@@ -16,7 +18,7 @@ use crate::flush::flusher::Framed;
 use crate::frame::{Order, Pieces};
 use crate::manifest::{Checkpoint, CheckpointFile, Manifest};
 use crate::read::Logged;
-use crate::recover::{Newest, Tail};
+use crate::recover::{Newest, Tail, Touched};
 use crate::steps::CheckpointStep;
 
 /// How many bytes of records are taken in before the memory that they take is looked at.
@@ -48,6 +50,15 @@ pub(crate) struct Fold<'f, D: Disk, E: Disk> {
     pub(crate) options: &'f Options,
     pub(crate) pace: &'f Pace<'f>,
     pub(crate) kept: Kept,
+    /// What is known of the files that the manifest's checkpoint has.
+    pub(crate) known: &'f Known,
+}
+
+/// What was written.
+pub(crate) struct Folded {
+    pub(crate) checkpoint: Checkpoint,
+    /// The groups of the keys of some of the files that were written.
+    pub(crate) groups: Vec<(Contents, Vec<u64>)>,
 }
 
 /// The files that are kept as they are.
@@ -63,21 +74,28 @@ pub(crate) enum Kept {
 
 impl<D: Disk, E: Disk> Fold<'_, D, E> {
     /// Writes the files. They are durable then, and their names are not.
-    pub(crate) fn run(&self) -> Result<Checkpoint, Error> {
+    pub(crate) fn run(&self) -> Result<Folded, Error> {
         let mut carried = self.carried();
         let (mut newest, range) = self.gather_range(&mut carried)?;
         let mut files: Vec<CheckpointFile> = carried.finish()?.into_iter().collect();
         let (kept, base) = self.split(newest.touched());
         files.extend(kept);
+        let mut groups = Vec::new();
         if range.bits == 0 && self.is_little(&mut newest, &base) {
             files.extend(self.write_changes(newest)?);
             files.extend(base);
         } else {
-            files.extend(self.write_rows(newest, range, &base)?);
+            let touched = self.touched(&newest, range, &base);
+            let (untouched, base) = self.split_touched(touched.as_ref(), base);
+            files.extend(untouched);
+            for finished in self.write_rows(newest, range, &base, touched.as_ref())? {
+                files.push(finished.file);
+                groups.extend(finished.groups.map(|groups| (finished.file.contents, groups)));
+            }
         }
         files.sort_by_key(|file| (file.contents.numbers(), file.number));
         let Framed { epoch, incarnation, consistent, .. } = self.last;
-        Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
+        Ok(Folded { checkpoint: Checkpoint { number: self.number, epoch, incarnation, consistent, files }, groups })
     }
 
     /// What came of the keys of a range, and which one: all ranges are to be as small. Where all keys take too much memory, smaller ranges are tried that have
@@ -121,22 +139,44 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         sink.finish()
     }
 
+    /// The groups of all keys of which something was gathered, if files may stay for that. Where the log is read for ranges of keys, they are not known.
+    fn touched(&self, newest: &Newest, range: Range, base: &[CheckpointFile]) -> Option<Touched> {
+        let are_known = self.kept == Kept::FilesAndRecords && range.bits == 0 && !base.is_empty();
+        are_known.then(|| newest.groups(self.options.threads, self.known.grouping))
+    }
+
+    /// Files that stay, because nothing was touched of them, and the others. Short ones are written again with others, so that files do not become many.
+    fn split_touched(
+        &self,
+        touched: Option<&Touched>,
+        base: Vec<CheckpointFile>,
+    ) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
+        base.into_iter().partition(|file| {
+            let is_long = file.bytes >= self.options.least_bytes || left_out(CheckpointStep::JoinShort);
+            let is_untouched = touched.is_some_and(|touched| self.known.is_untouched(file, touched));
+            is_long && is_untouched && !left_out(CheckpointStep::KeepUntouched)
+        })
+    }
+
     /// Writes all rows: those of the files before, as they are now, and those that came since, of which those of one range are gathered already.
     fn write_rows(
         &self,
         newest: Newest,
         gathered: Range,
         base: &[CheckpointFile],
-    ) -> Result<Vec<CheckpointFile>, Error> {
-        let (mut files, parts) = (Vec::new(), Mutex::new(HashMap::new()));
+        touched: Option<&Touched>,
+    ) -> Result<Vec<Finished>, Error> {
+        let (mut files, parts, works) = (Vec::new(), Mutex::new(HashMap::new()), Mutex::new(HashMap::new()));
         let others = Range::all(gathered.bits).filter(|range| *range != gathered);
         let mut first = Some(newest);
         for range in std::iter::once(gathered).chain(others) {
             let newest = first.take().map_or_else(|| self.gather_whole(range), Ok)?;
             let source = RowSource::new(self.files, self.manifest.database, &of_range(base, range));
-            let sink = self.sink(range, &parts);
-            newest.merge(self.options.threads, &source, &sink)?;
+            let [sink, apart] = [(); 2].map(|()| self.sink(range, &parts, &works));
+            let touched = touched.filter(|_| !left_out(CheckpointStep::WriteApart));
+            newest.merge_apart(self.options.threads, &source, &sink, touched.map(|touched| (touched, &apart)))?;
             files.extend(sink.finish()?);
+            files.extend(apart.finish()?);
         }
         Ok(files)
     }
@@ -157,7 +197,12 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         })
     }
 
-    fn sink<'s>(&'s self, range: Range, parts: &'s Mutex<HashMap<u32, u32>>) -> RowSink<'s, E> {
+    fn sink<'s>(
+        &'s self,
+        range: Range,
+        parts: &'s Mutex<HashMap<u32, u32>>,
+        works: &'s Mutex<HashMap<ThreadId, Work<'s>>>,
+    ) -> RowSink<'s, E> {
         let Options { block_bytes, file_bytes, threads, .. } = *self.options;
         RowSink {
             files: self.to,
@@ -165,7 +210,8 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
             number: self.number,
             range,
             pace: self.pace,
-            works: Mutex::default(),
+            works,
+            grouping: self.known.grouping,
             limits: Limits { block_bytes, file_bytes, idle: threads.max(IDLE) },
             parts,
             state: Mutex::new(State::new()),

@@ -4,6 +4,7 @@
 
 pub mod block;
 pub(crate) mod fold;
+pub(crate) mod known;
 pub(crate) mod pace;
 mod reader;
 mod rows;
@@ -23,7 +24,7 @@ use crate::manifest::CheckpointFile;
 pub(crate) const DIRECTORY: &str = "checkpoint";
 
 /// The content of a checkpoint's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Contents {
     /// Rows of a table.
     Rows {
@@ -41,7 +42,7 @@ pub enum Contents {
 }
 
 /// Keys whose [`hash`] begins with some bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Range {
     /// How many bits.
     pub bits: u8,

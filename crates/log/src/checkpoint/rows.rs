@@ -6,13 +6,14 @@ use std::thread::ThreadId;
 
 use polychron_sync::{Mutex, MutexGuard};
 
+use super::known::Noted;
 use super::pace::{Pace, Work};
 use super::{Contents, Range, Reader, RowContent, Writer};
 use crate::DatabaseId;
 use crate::disk::{Disk, Files};
 use crate::error::Error;
 use crate::manifest::{CheckpointFile, Manifest};
-use crate::recover::{Batch, Sink, Source, Visit};
+use crate::recover::{Batch, Grouping, Sink, Source, Visit};
 
 /// Files of a checkpoint that have rows: what recovery begins with.
 pub struct RowSource<'f, D: Disk> {
@@ -65,7 +66,9 @@ pub(super) struct RowSink<'f, D: Disk> {
     pub(super) range: Range,
     pub(super) pace: &'f Pace<'f>,
     /// What each thread does. Not each file: one may lie idle while others pause, and its next thread would pause for that, too, and for longer and longer.
-    pub(super) works: Mutex<HashMap<ThreadId, Work<'f>>>,
+    /// Sinks that are used side by side have one for all.
+    pub(super) works: &'f Mutex<HashMap<ThreadId, Work<'f>>>,
+    pub(super) grouping: Grouping,
     pub(super) limits: Limits,
     /// How many files each table has.
     pub(super) parts: &'f Mutex<HashMap<u32, u32>>,
@@ -84,7 +87,13 @@ pub(super) struct Limits {
 
 pub(super) struct State<'f, D: Disk> {
     idle: Vec<Open<'f, D>>,
-    finished: Vec<CheckpointFile>,
+    finished: Vec<Finished>,
+}
+
+/// A file that was written, and the groups of its keys, if these are few.
+pub(super) struct Finished {
+    pub(super) file: CheckpointFile,
+    pub(super) groups: Option<Vec<u64>>,
 }
 
 impl<D: Disk> State<'_, D> {
@@ -97,11 +106,12 @@ struct Open<'f, D: Disk> {
     table: u32,
     content: RowContent,
     writer: Writer<'f, D>,
+    groups: Noted,
 }
 
 impl<'f, D: Disk> RowSink<'f, D> {
     /// The files, when all rows have come.
-    pub(super) fn finish(self) -> Result<Vec<CheckpointFile>, Error> {
+    pub(super) fn finish(self) -> Result<Vec<Finished>, Error> {
         let idle = std::mem::take(&mut self.lock().idle);
         idle.into_iter().try_for_each(|open| self.close(open))?;
         Ok(self.state.into_inner().unwrap_or_else(PoisonError::into_inner).finished)
@@ -128,6 +138,7 @@ impl<'f, D: Disk> RowSink<'f, D> {
             table,
             content: RowContent::new(self.limits.block_bytes),
             writer: Writer::new(self.files, self.database, self.number, contents),
+            groups: Noted::new(self.limits.file_bytes),
         })
     }
 
@@ -144,6 +155,7 @@ impl<'f, D: Disk> RowSink<'f, D> {
     fn close(&self, mut open: Open<'f, D>) -> Result<(), Error> {
         open.content.finish(&mut open.writer)?;
         let finished = open.writer.finish()?;
+        let finished = finished.map(|file| Finished { groups: open.groups.finish(file.bytes), file });
         self.lock().finished.extend(finished);
         Ok(())
     }
@@ -157,9 +169,14 @@ impl<D: Disk> Sink for RowSink<'_, D> {
     type Error = Error;
     const ENCODED: bool = true;
 
+    fn grouping(&self) -> Option<Grouping> {
+        Some(self.grouping)
+    }
+
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
         let mut open = self.take(batch.table())?;
         let (rows, ends) = batch.encoded();
+        open.groups.extend(batch.groups());
         open.content.push(rows, ends, &mut open.writer)?;
         self.pause()?;
         if open.writer.bytes() >= self.limits.file_bytes {

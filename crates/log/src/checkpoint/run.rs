@@ -8,7 +8,8 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
-use super::fold::{Fold, Kept};
+use super::fold::{Fold, Folded, Kept};
+use super::known::Known;
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
 use crate::backup::Archive;
@@ -44,6 +45,10 @@ pub struct Options {
     pub threads: usize,
     /// How long a file may become, in bytes, before another one is begun.
     pub file_bytes: u64,
+    /// A file that is shorter is written again with the others of its table, even if none of its rows has changed.
+    pub least_bytes: u64,
+    /// Keys that differ in so many last bits alone are near each other: where one of them has changed, the rows of all are written again.
+    pub group_bits: u32,
     /// How much content blocks have, in bytes, but for one with a single longer row.
     pub block_bytes: usize,
 }
@@ -57,7 +62,9 @@ impl Options {
             memory_bytes: 768 << 20,
             changes: 0.125,
             threads: 2,
-            file_bytes: 256 << 20,
+            file_bytes: 32 << 20,
+            least_bytes: 4 << 20,
+            group_bits: 12,
             block_bytes: super::block::CONTENT_BYTES,
         }
     }
@@ -81,6 +88,8 @@ impl Options {
             changes: 0.0,
             threads: 1,
             file_bytes: 8 << 10,
+            least_bytes: 0,
+            group_bits: 1,
             block_bytes: 2 << 10,
         }
     }
@@ -127,6 +136,8 @@ pub(crate) struct State {
     is_in_doubt: bool,
     /// When the next one may begin by itself, behind one that has failed.
     retry_ns: u64,
+    /// What is known of the files of the last one.
+    known: Known,
 }
 
 impl<D: Disk> Checkpoints<D> {
@@ -150,7 +161,12 @@ impl<D: Disk + Clone> Checkpoints<D> {
         Ok(Self {
             files: files.clone(),
             options,
-            state: Mutex::new(State { next: highest.max(last) + 1, is_in_doubt: false, retry_ns: 0 }),
+            state: Mutex::new(State {
+                next: highest.max(last) + 1,
+                is_in_doubt: false,
+                retry_ns: 0,
+                known: Known::new(options.group_bits),
+            }),
             made: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
@@ -281,17 +297,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
             Haste::Unpaced => 1.0,
         };
         let pace = self.pace(log, &share);
-        let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
-            pass(Point::FilesWritten);
-            if left_out(CheckpointStep::WriteManifestFirst) {
-                let early = Manifest { checkpoint: Some(checkpoint.clone()), ..current(manifests) };
-                let _ = sweep(&self.files, &early);
-            }
-            if let Some(archive) = &self.archive {
-                archive.catch_up(&self.files, log, &manifest);
-            }
-            self.publish(state, log, manifests, &checkpoint)
-        });
+        let written =
+            self.write(log, &manifest, last, number, &pace, &state.known).and_then(|Folded { checkpoint, groups }| {
+                pass(Point::FilesWritten);
+                if left_out(CheckpointStep::WriteManifestFirst) {
+                    let early = Manifest { checkpoint: Some(checkpoint.clone()), ..current(manifests) };
+                    let _ = sweep(&self.files, &early);
+                }
+                if let Some(archive) = &self.archive {
+                    archive.catch_up(&self.files, log, &manifest);
+                }
+                self.publish(state, log, manifests, &checkpoint)?;
+                state.known.follow(&checkpoint, groups);
+                Ok(())
+            });
         if (written.is_err() && left_out(CheckpointStep::RemoveFailed))
             || (state.is_in_doubt && !left_out(CheckpointStep::KeepInDoubt))
         {
@@ -316,7 +335,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
         last: Framed,
         number: u64,
         pace: &Pace<'_>,
-    ) -> Result<Checkpoint, Error> {
+        known: &Known,
+    ) -> Result<Folded, Error> {
         let Self { files, options, .. } = self;
         let catalog = crate::catalog::decode(&manifest.catalog)?;
         if manifest.checkpoint.is_none() {
@@ -338,8 +358,9 @@ impl<D: Disk + Clone> Checkpoints<D> {
             options,
             pace,
             kept: Kept::FilesAndRecords,
+            known,
         };
-        let checkpoint = fold.run()?;
+        let folded = fold.run()?;
         if !left_out(CheckpointStep::SyncDirectories) {
             files.sync_directory(&directory_of(number))?;
             files.sync_directory(DIRECTORY)?;
@@ -347,7 +368,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
                 files.sync_directory("")?;
             }
         }
-        Ok(checkpoint)
+        Ok(folded)
     }
 
     /// Has the manifest begin with a checkpoint, and gives back the log files before.

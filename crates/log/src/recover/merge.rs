@@ -7,23 +7,23 @@ use std::sync::PoisonError;
 
 use polychron_base::key::HashSeed;
 use polychron_engine::mutations::left_out;
-use polychron_schema::{IndexKind, KeyScratch, TableDefinition};
+use polychron_schema::{IndexKind, KeyScratch};
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, prefetch_read};
 
+use super::groups::{Grouping, Neighbours, Touched};
 use super::keys::Entry;
+pub use super::output::{Batch, Row};
+use super::output::{Output, WORDS};
 use super::part::{Below, Part};
 use super::scatter::{hash_of, part_of};
-use super::tables::{Table, Tables};
+use super::tables::Tables;
 use crate::checkpoint::Range;
 use crate::checkpoint::block::Rows;
 use crate::error::{Error, RowFault};
-use crate::frame::{Edit, Malformed, Words};
+use crate::frame::{Edit, Malformed};
 use crate::steps::RecoveryStep;
 
-/// How many rows, and how many words, are handed over at once.
-const ROWS: usize = 1 << 10;
-const WORDS: usize = 8 << 10;
 /// How many keys ahead their patches are asked for.
 const AHEAD: usize = 8;
 /// How many rows of a checkpoint are looked up side by side.
@@ -37,6 +37,11 @@ pub trait Sink: Sync {
     /// Whether rows come as a checkpoint has them, encoded, and not as [`Batch::rows`]. Those that have not changed are not decoded, checked
     /// and encoded again then.
     const ENCODED: bool = false;
+
+    /// How keys are grouped, if the groups of encoded rows are wanted, too.
+    fn grouping(&self) -> Option<Grouping> {
+        None
+    }
 
     /// Rows of one table, in no order. Each row comes once in all.
     ///
@@ -68,99 +73,6 @@ impl Source for () {
 
     fn read(&self, _: usize, _: &mut Visit<'_>) -> Result<(), Error> {
         Ok(())
-    }
-}
-
-/// A row and its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row<'b> {
-    /// The encoded primary key.
-    pub key: &'b [u8],
-    /// All words; they are a row of the table's layout.
-    pub words: &'b [u64],
-}
-
-/// Rows of one table.
-#[derive(Debug)]
-pub struct Batch<'t> {
-    table: &'t Table,
-    words: Vec<u64>,
-    keys: Vec<u8>,
-    /// Where key and words of each row end.
-    ends: Vec<(usize, usize)>,
-    /// Rows that are encoded instead, and where each ends.
-    encoded: Vec<u8>,
-    encoded_ends: Vec<usize>,
-}
-
-impl<'t> Batch<'t> {
-    fn new(table: &'t Table) -> Self {
-        Self {
-            table,
-            words: Vec::new(),
-            keys: Vec::new(),
-            ends: Vec::new(),
-            encoded: Vec::new(),
-            encoded_ends: Vec::new(),
-        }
-    }
-
-    /// The position of the table in the catalog.
-    pub fn table(&self) -> u32 {
-        self.table.position
-    }
-
-    /// The table's definition.
-    pub fn definition(&self) -> &'t TableDefinition {
-        &self.table.definition
-    }
-
-    /// The key of an encoded row of the table, of which no more is decoded into `words` than that takes.
-    pub(crate) fn key_of_encoded<'s>(
-        &self,
-        row: Words<'_>,
-        words: &mut Vec<u64>,
-        scratch: &'s mut KeyScratch,
-    ) -> Result<&'s [u8], Error> {
-        self.table.key_of_encoded(row, words, scratch)
-    }
-
-    /// How many rows there are.
-    pub fn len(&self) -> usize {
-        self.ends.len() + self.encoded_ends.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The rows, as often as is wanted, if the sink does not want them encoded.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
-        let mut begin = (0, 0);
-        self.ends.iter().map(move |&(key, words)| {
-            let row = Row { key: &self.keys[begin.0..key], words: &self.words[begin.1..words] };
-            begin = (key, words);
-            row
-        })
-    }
-
-    /// The rows as a checkpoint has them, if the sink wants them so, and where each of them ends.
-    pub(crate) fn encoded(&self) -> (&[u8], &[usize]) {
-        (&self.encoded, &self.encoded_ends)
-    }
-
-    /// Where the row begins that is appended next.
-    fn start(&self) -> usize {
-        self.ends.last().map_or(0, |(_, words)| *words)
-    }
-
-    fn clear(&mut self) {
-        self.words.clear();
-        self.keys.clear();
-        self.ends.clear();
-        self.encoded.clear();
-        self.encoded_ends.clear();
     }
 }
 
@@ -196,7 +108,21 @@ impl Newest {
     ///
     /// # Errors
     /// The first error of sink or checkpoint, and [`Error::Row`].
-    pub fn merge<C: Source, S: Sink>(mut self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
+    pub fn merge<C: Source, S: Sink>(self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
+        self.merge_apart(threads, checkpoint, sink, None)
+    }
+
+    /// The same. Rows of the checkpoint that are in no group of which something was gathered go to a sink of their own, if there is one.
+    ///
+    /// # Errors
+    /// As of [`merge`](Self::merge).
+    pub(crate) fn merge_apart<C: Source, S: Sink>(
+        mut self,
+        threads: usize,
+        checkpoint: &C,
+        sink: &S,
+        apart: Option<(&Touched, &S)>,
+    ) -> Result<u64, S::Error> {
         if self.tables.all().is_empty() {
             return Ok(0);
         }
@@ -210,9 +136,13 @@ impl Newest {
             Ok(())
         };
         side_by_side(threads, checkpoint.parts(), |part| -> Result<(), S::Error> {
-            let mut output = Output::new(&self.tables, sink);
-            self.pass_all(checkpoint, part, &mut output)?;
-            count(output)
+            let mut outputs = Outputs {
+                usual: Output::new(&self.tables, sink),
+                apart: apart.map(|(touched, sink)| Apart::new(touched, Output::new(&self.tables, sink))),
+            };
+            self.pass_all(checkpoint, part, &mut outputs)?;
+            outputs.apart.map_or(Ok(()), |apart| count(apart.output))?;
+            count(outputs.usual)
         })?;
         let Self { tables, parts, seed, .. } = self;
         let parts: Vec<_> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
@@ -262,7 +192,7 @@ impl Newest {
         &'t self,
         checkpoint: &C,
         part: usize,
-        output: &mut Output<'t, S>,
+        outputs: &mut Outputs<'t, S>,
     ) -> Result<(), S::Error> {
         let mut result = Ok(());
         checkpoint.read(part, &mut |mut rows| {
@@ -270,7 +200,7 @@ impl Newest {
             let mut group = Group::default();
             while group.fill(&mut rows)? {
                 let looked_up = group.look_up(self, number).map_err(S::Error::from);
-                result = looked_up.and_then(|()| self.pass(number, &group, output));
+                result = looked_up.and_then(|()| self.pass(number, &group, outputs));
                 if result.is_err() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -285,7 +215,7 @@ impl Newest {
         &'t self,
         number: usize,
         group: &Group<'_, '_>,
-        output: &mut Output<'t, S>,
+        outputs: &mut Outputs<'t, S>,
     ) -> Result<(), S::Error> {
         let table = self.tables.get(number);
         for (looked, row) in group.rows() {
@@ -302,14 +232,48 @@ impl Newest {
                 Some((_, Below::Row(_) | Below::Nothing)) => continue,
             };
             let Some(entry) = patched else {
-                output.unchanged(table, row, looked.encoded)?;
+                outputs.of_unchanged(table.position, row.key).unchanged(table, row, looked.encoded)?;
                 continue;
             };
+            let output = &mut outputs.usual;
             output.batch(table)?.words.extend_from_slice(row.words);
             output.patch(part, entry, row.key)?;
             output.push(row.key)?;
         }
         Ok(())
+    }
+}
+
+/// Where one thread gathers rows of a checkpoint.
+struct Outputs<'t, S> {
+    usual: Output<'t, S>,
+    apart: Option<Apart<'t, S>>,
+}
+
+/// Rows near which nothing has changed.
+struct Apart<'t, S> {
+    touched: &'t Touched,
+    neighbours: Neighbours,
+    /// Whether the last row was near something that has changed.
+    is_near: bool,
+    output: Output<'t, S>,
+}
+
+impl<'t, S> Apart<'t, S> {
+    fn new(touched: &'t Touched, output: Output<'t, S>) -> Self {
+        Self { touched, neighbours: touched.neighbours(), is_near: true, output }
+    }
+}
+
+impl<'t, S: Sink> Outputs<'t, S> {
+    /// Where a row goes that has not changed. All rows that one thread passes at once are of one table.
+    #[inline]
+    fn of_unchanged(&mut self, table: u32, key: &[u8]) -> &mut Output<'t, S> {
+        let Some(apart) = &mut self.apart else { return &mut self.usual };
+        if let Some(group) = apart.neighbours.next(key) {
+            apart.is_near = apart.touched.of_table(table).binary_search(&group).is_ok();
+        }
+        if apart.is_near { &mut self.usual } else { &mut apart.output }
     }
 }
 
@@ -441,125 +405,12 @@ fn rest<'t, S: Sink>(
     Ok(())
 }
 
-/// Where one thread gathers rows for the sink.
-struct Output<'t, S> {
-    sink: &'t S,
-    batch: Batch<'t>,
-    rows: u64,
-    patches: Vec<u32>,
-    key: KeyScratch,
-}
-
-impl<'t, S: Sink> Output<'t, S> {
-    fn new(tables: &'t Tables, sink: &'t S) -> Self {
-        let batch = Batch::new(tables.get(0));
-        Self { sink, batch, rows: 0, patches: Vec::new(), key: KeyScratch::new() }
-    }
-
-    /// The batch that a row of this table is appended to.
-    fn batch(&mut self, table: &'t Table) -> Result<&mut Batch<'t>, S::Error> {
-        if self.batch.table.position != table.position {
-            self.flush()?;
-            self.batch.table = table;
-        }
-        Ok(&mut self.batch)
-    }
-
-    /// Applies its patches to the row that was appended.
-    fn patch(&mut self, part: &Part, entry: &Entry, key: &[u8]) -> Result<(), Error> {
-        if !part.patches(entry, &mut self.patches) {
-            return Ok(());
-        }
-        let (start, table) = (self.batch.start(), self.batch.table);
-        for number in &self.patches {
-            for (first, words) in part.ranges(*number) {
-                let end = start + first + words.len();
-                if end > self.batch.words.len() && left_out(RecoveryStep::RefusePatchBeyondEnd) {
-                    self.batch.words.resize(end, 0);
-                }
-                let Some(range) = self.batch.words.get_mut(start + first..end) else {
-                    return Err(table.fault(key, RowFault::PatchBeyondEnd));
-                };
-                range.iter_mut().zip(words).for_each(|(to, from)| *to = from);
-            }
-        }
-        table.check_same(key, &self.batch.words[start..], &mut self.key)
-    }
-
-    /// A row of the checkpoint that has not changed. One that a checkpoint takes on was checked when it was first written to one, and its block's
-    /// checksum says that it is still that.
-    fn unchanged(&mut self, table: &'t Table, row: Row<'_>, encoded: &[u8]) -> Result<(), S::Error> {
-        let batch = self.batch(table)?;
-        if !S::ENCODED {
-            batch.words.extend_from_slice(row.words);
-            return self.push(row.key);
-        }
-        batch.encoded.extend_from_slice(encoded);
-        batch.encoded_ends.push(batch.encoded.len());
-        self.flush_full()
-    }
-
-    /// All patches of a row that is not known, as one.
-    fn patch_checkpoint_row(&mut self, table: &'t Table, part: &Part, entry: &Entry) -> Result<(), S::Error> {
-        part.patches(entry, &mut self.patches);
-        let patched = part.newest(&self.patches);
-        let words: Vec<u64> = patched.iter().map(|(_, word)| *word).collect();
-        let (mut ranges, mut rest) = (Vec::new(), words.as_slice());
-        for range in patched.chunk_by(|(at, _), (next, _)| at + 1 == *next) {
-            let (words, behind) = rest.split_at(range.len());
-            ranges.push((range[0].0, words));
-            rest = behind;
-        }
-        self.change(table, &Edit::Patch(part.key(entry), &ranges))
-    }
-
-    /// A change that is not a row.
-    fn change(&mut self, table: &'t Table, edit: &Edit<'_>) -> Result<(), S::Error> {
-        let batch = self.batch(table)?;
-        edit.write(table.position, &mut batch.encoded);
-        batch.encoded_ends.push(batch.encoded.len());
-        self.flush_full()
-    }
-
-    /// The row that was appended is whole.
-    fn push(&mut self, key: &[u8]) -> Result<(), S::Error> {
-        let batch = &mut self.batch;
-        batch.table.check(key, &batch.words[batch.start()..])?;
-        if S::ENCODED {
-            Edit::Put(&batch.words).write(batch.table.position, &mut batch.encoded);
-            batch.encoded_ends.push(batch.encoded.len());
-            batch.words.clear();
-        } else {
-            batch.keys.extend_from_slice(key);
-            batch.ends.push((batch.keys.len(), batch.words.len()));
-        }
-        self.flush_full()
-    }
-
-    /// Hands over what has come if it is much.
-    fn flush_full(&mut self) -> Result<(), S::Error> {
-        let Batch { words, encoded, .. } = &self.batch;
-        let is_full = self.batch.len() >= ROWS || words.len() >= WORDS || encoded.len() >= 8 * WORDS;
-        if is_full { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<(), S::Error> {
-        if !self.batch.is_empty() {
-            self.sink.rows(&self.batch)?;
-            self.rows += self.batch.len() as u64;
-            self.batch.clear();
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<u64, S::Error> {
-        self.flush()?;
-        Ok(self.rows)
-    }
-}
-
 /// Does so many things on so many threads, until one fails.
-fn side_by_side<E: Send>(threads: usize, count: usize, act: impl Fn(usize) -> Result<(), E> + Sync) -> Result<(), E> {
+pub(super) fn side_by_side<E: Send>(
+    threads: usize,
+    count: usize,
+    act: impl Fn(usize) -> Result<(), E> + Sync,
+) -> Result<(), E> {
     if threads <= 1 || count <= 1 {
         return (0..count).try_for_each(act);
     }

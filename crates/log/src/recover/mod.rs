@@ -9,13 +9,17 @@
 //! until their row leaves, so that memory is in proportion to the log.
 
 mod arena;
+mod groups;
 mod keys;
 mod merge;
+mod output;
 mod part;
 mod scatter;
 mod stream;
 mod tables;
 
+pub use groups::Grouping;
+pub(crate) use groups::Touched;
 pub use merge::{Batch, Newest, Row, Sink, Source, Visit};
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

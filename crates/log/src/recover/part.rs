@@ -298,6 +298,11 @@ impl Part {
         entries
     }
 
+    /// The keys of a table, as they came.
+    pub(super) fn entries(&self, table: usize) -> &[Entry] {
+        &self.tables[table].entries
+    }
+
     pub(super) fn key<'p>(&'p self, entry: &'p Entry) -> &'p [u8] {
         entry.key(&self.arena)
     }

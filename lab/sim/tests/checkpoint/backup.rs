@@ -9,7 +9,7 @@ use polychron_log::disk::{Cause, Disk as _, Files, Operation};
 use polychron_log::steps::{BackupStep, Point};
 use polychron_sim::{At, Damage, Fault, SimulatedDisk, each_step_is_needed, unneeded};
 
-use crate::faults::{closed, row, stored};
+use crate::faults::{Manner, closed, row, stored};
 use crate::ledger::Ledger;
 use crate::world::{DATABASE, World, look};
 use crate::{STEPS, complaint, is_small, runs, seeds, trials};
@@ -84,7 +84,7 @@ fn a_backup_has_all_that_was_acknowledged_and_is_a_database() {
 #[test]
 fn a_closed_database_is_copied() {
     for seed in runs(10) {
-        let (disk, ledger) = closed(seed, seed % 2 == 0);
+        let (disk, ledger) = closed(seed, Manner::ALL[seed as usize % 3]);
         let (to, before) = (SimulatedDisk::new(seed), disk.steps().len());
         copy_closed(&disk, &to).unwrap();
         assert_eq!(wrong(&to, &ledger, true), None, "seed {seed}");
@@ -100,7 +100,7 @@ fn a_closed_database_is_copied() {
 
 #[test]
 fn what_is_no_database_or_is_in_use_or_not_empty_is_refused() {
-    let (disk, _) = closed(1, true);
+    let (disk, _) = closed(1, Manner::Leaves);
     let to = SimulatedDisk::new(1);
     assert_eq!(copy_closed(&SimulatedDisk::new(2), &to), Err(Error::NoDatabase));
     let lock = disk.lock().unwrap();
@@ -205,7 +205,7 @@ fn a_failed_backup_leaves_nothing() {
 #[test]
 fn damage_is_not_copied() {
     let mut noticed = 0;
-    let (disk, ledger) = closed(1, true);
+    let (disk, ledger) = closed(1, Manner::Leaves);
     let paths: Vec<String> =
         stored(&disk).into_iter().chain(["log/0.log".to_owned(), "log/1.log".to_owned()]).collect();
     for (path, block) in paths.iter().flat_map(|path| (0..4).map(move |block| (path, block))) {
@@ -300,7 +300,7 @@ fn changed_row_of_a_backup() -> bool {
 }
 
 fn opening_beside() -> bool {
-    let (disk, _) = closed(1, true);
+    let (disk, _) = closed(1, Manner::Leaves);
     let beside = disk.clone();
     interrupt(Point::FilesRead, move || drop(beside.lock().unwrap()));
     copy_closed(&disk, &SimulatedDisk::new(1)).is_ok()

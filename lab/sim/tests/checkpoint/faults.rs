@@ -9,8 +9,8 @@ use polychron_log::{Durability, Error, checkpoint};
 use polychron_sim::{At, Damage, Fault, SimulatedDisk, unneeded};
 
 use crate::ledger::{Done, Key, Ledger};
-use crate::world::{World, contents, leaving, look};
-use crate::{Run, STEPS, complaint, fail_everywhere, runs, seeds, trials, use_database};
+use crate::world::{World, contents, keeping, leaving, look};
+use crate::{Run, STEPS, complaint, fail_everywhere, has_kept, runs, seeds, trials, use_database};
 
 /// A row of a table.
 pub(crate) fn row(table: u32, key: u64, number: u64) -> (Key, Done) {
@@ -35,18 +35,48 @@ fn named(world: &World) -> BTreeSet<String> {
     world.files().into_iter().collect()
 }
 
+/// What checkpoints do with rows of which few have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// All are written again.
+    Rewrites,
+    /// All stay, and changes are written beside them.
+    Leaves,
+    /// Those stay near which nothing has changed.
+    Keeps,
+}
+
+impl Manner {
+    pub(crate) const ALL: [Self; 3] = [Self::Rewrites, Self::Leaves, Self::Keeps];
+
+    fn options(self) -> checkpoint::Options {
+        match self {
+            // All keys are near each other.
+            Self::Rewrites => checkpoint::Options { group_bits: 64, ..checkpoint::Options::tiny() },
+            Self::Leaves => leaving(1000.0),
+            // So few groups that files know theirs.
+            Self::Keeps => checkpoint::Options { group_bits: 3, ..keeping() },
+        }
+    }
+}
+
 /// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed. Of that table
-/// some rows have changed if rows are left.
-pub(crate) fn closed(seed: u64, leaves_rows: bool) -> (SimulatedDisk, Ledger) {
+/// some rows have changed if rows are left, or some of them are.
+pub(crate) fn closed(seed: u64, manner: Manner) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new(seed);
-    let several = checkpoint::Options { memory_bytes: 1 << 10, ..checkpoint::Options::tiny() };
-    let options = if leaves_rows { leaving(1000.0) } else { several };
+    let several = |options| checkpoint::Options { memory_bytes: 1 << 10, ..options };
+    let options = if manner == Manner::Rewrites { several(manner.options()) } else { manner.options() };
     let world = World::open_with(&disk, &Ledger::default(), options, Durability::Immediate).unwrap();
     world.define(BTreeSet::from([1, 2])).unwrap();
     (0..60).for_each(|key| world.commit(0, &[row(1, key, key + seed)]).unwrap());
     world.checkpoint().unwrap();
     (0..30).for_each(|key| world.commit(0, &[row(2, key, key)]).unwrap());
-    if leaves_rows {
+    if manner == Manner::Keeps {
+        // What nothing happens to has files of its own then.
+        world.commit(0, &[row(1, 7, 1), row(1, 8, 1)]).unwrap();
+        world.checkpoint().unwrap();
+    }
+    if manner != Manner::Rewrites {
         let patched = ((1, 9), Done::Patch(1, vec![5, 0, 7]));
         world.commit(0, &[row(1, 7, 7), ((1, 8), Done::Delete), patched]).unwrap();
         world.commit(0, &[((1, 9), Done::Patch(3, vec![8, 9])), ((1, 10), Done::Patch(2, vec![1]))]).unwrap();
@@ -58,7 +88,8 @@ pub(crate) fn closed(seed: u64, leaves_rows: bool) -> (SimulatedDisk, Ledger) {
     world.discard(1);
     world.log.close().unwrap();
     let has = contents(&disk);
-    assert_eq!((has.contains(&Contents::Records), has.contains(&Contents::Changes)), (true, leaves_rows));
+    assert_eq!((has.contains(&Contents::Records), has.contains(&Contents::Changes)), (true, manner == Manner::Leaves));
+    assert_eq!(has_kept(&disk), manner == Manner::Keeps);
     (disk, world.told())
 }
 
@@ -103,21 +134,28 @@ fn a_failed_operation_loses_nothing() {
 #[test]
 fn a_failed_checkpoint_is_given_up() {
     let (trials, mut failed) = (trials(), 0);
-    for fault in [Fault::Fail, Fault::Full] {
+    let manners = Manner::ALL.into_iter().flat_map(|manner| [(manner, Fault::Fail), (manner, Fault::Full)]);
+    for (manner, fault) in manners {
         for number in 0.. {
             let disk = SimulatedDisk::new(number as u64);
-            let world = World::open(&disk, &Ledger::default()).unwrap();
+            let world = World::open_with(&disk, &Ledger::default(), manner.options(), Durability::Immediate).unwrap();
             (0..20).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
             world.checkpoint().unwrap();
+            if manner == Manner::Keeps {
+                // The other rows have a file of their own then.
+                world.commit(0, &[row(1, 1, 6)]).unwrap();
+                world.checkpoint().unwrap();
+            }
             world.commit(0, &[row(1, 1, 7)]).unwrap();
             let first = disk.steps().len();
             disk.plan(first + number, fault);
             let result = world.checkpoints.run(&world.log, &world.manifests, checkpoint::Haste::Unpaced);
             if disk.steps().len() <= first + number {
+                assert_eq!(has_kept(&disk), manner == Manner::Keeps);
                 break;
             }
             let step = disk.steps()[first + number].clone();
-            let what = format!("{fault:?} of {step:?}: {result:?}");
+            let what = format!("{manner:?}, {fault:?} of {step:?}: {result:?}");
             let is_cleaning =
                 matches!(step.operation, Operation::Remove | Operation::RemoveDirectory | Operation::List);
             let in_doubt = step.path.starts_with("manifest") && fault == Fault::Fail;
@@ -258,8 +296,8 @@ fn a_checkpoint_that_nobody_wants_is_given_up() {
 #[test]
 fn damage_is_noticed() {
     let (trials, mut noticed, mut harmless) = (trials(), 0, 0);
-    for (seed, leaves_rows) in runs(2).flat_map(|seed| [(seed, false), (seed, true)]) {
-        let (disk, ledger) = closed(seed, leaves_rows);
+    for (seed, manner) in runs(2).flat_map(|seed| Manner::ALL.map(|manner| (seed, manner))) {
+        let (disk, ledger) = closed(seed, manner);
         let mut random = Random::from_seed(seed);
         for path in stored(&disk) {
             let blocks = disk.open(&path, Access::Read).unwrap().bytes().unwrap() / 4096;
@@ -303,8 +341,8 @@ fn damage_is_noticed() {
 /// Whole files are missing, or lie in each other's places.
 #[test]
 fn files_that_are_missing_or_swapped_are_noticed() {
-    for leaves_rows in [false, true] {
-        files_are_missed(&closed(1, leaves_rows).0);
+    for manner in Manner::ALL {
+        files_are_missed(&closed(1, manner).0);
     }
 }
 
@@ -360,8 +398,8 @@ fn lost_and_misdirected_writes_are_noticed() {
 /// Reads of a recovery have a wrong bit, each in turn: what is read again is right.
 #[test]
 fn wrong_bits_on_the_way_are_read_again() {
-    for leaves_rows in [false, true] {
-        let (disk, ledger) = closed(1, leaves_rows);
+    for manner in Manner::ALL {
+        let (disk, ledger) = closed(1, manner);
         let undisturbed = disk.after_restart();
         look(&undisturbed).unwrap();
         for (number, step) in undisturbed.steps().iter().enumerate() {
@@ -377,17 +415,16 @@ fn wrong_bits_on_the_way_are_read_again() {
 /// The tests of power failures can fail: without a write or a sync of a checkpoint, each in turn, some crash is answered wrongly.
 #[test]
 fn every_sync_is_needed() {
-    every_sync_of_a_checkpoint_is_needed(false);
-    every_sync_of_a_checkpoint_is_needed(true);
+    Manner::ALL.into_iter().for_each(every_sync_of_a_checkpoint_is_needed);
 }
 
-fn every_sync_of_a_checkpoint_is_needed(leaves_rows: bool) {
+fn every_sync_of_a_checkpoint_is_needed(manner: Manner) {
     let use_short = |disk: &SimulatedDisk, ledger: &mut Ledger| -> Option<(usize, usize)> {
-        let options = if leaves_rows { leaving(1000.0) } else { checkpoint::Options::tiny() };
-        let world = World::open_with(disk, ledger, options, Durability::Immediate).ok()?;
+        let world = World::open_with(disk, ledger, manner.options(), Durability::Immediate).ok()?;
         *ledger = world.told();
-        if leaves_rows {
-            world.commit(0, &[row(1, 1, 0)]).ok()?;
+        if manner != Manner::Rewrites {
+            // Far from the others, if rows stay near which nothing has changed.
+            world.commit(0, &[row(1, if manner == Manner::Keeps { 100 } else { 1 }, 0)]).ok()?;
             world.checkpoint().ok()?;
             *ledger = world.told();
         }
@@ -411,6 +448,7 @@ fn every_sync_of_a_checkpoint_is_needed(leaves_rows: bool) {
     let start = SimulatedDisk::new(1);
     let undisturbed = start.after_restart();
     let (begun, ended) = use_short(&undisturbed, &mut Ledger::default()).unwrap();
+    assert_eq!(has_kept(&undisturbed), manner == Manner::Keeps);
     let steps = undisturbed.steps();
     let unneeded = unneeded(&start, &steps, begun..ended, |disk| {
         let mut ledger = Ledger::default();

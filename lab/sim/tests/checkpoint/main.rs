@@ -13,6 +13,8 @@ mod steps;
 mod threads;
 mod world;
 
+use std::collections::BTreeSet;
+
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_log::Durability;
@@ -21,7 +23,7 @@ use polychron_log::disk::Operation;
 use polychron_sim::{At, Fault, SimulatedDisk, Survival, Trials};
 
 use ledger::Ledger;
-use world::{World, contents, leaving, look};
+use world::{World, contents, keeping, leaving, look};
 
 const STEPS: usize = 80;
 
@@ -65,12 +67,13 @@ impl Run {
         Self { seed, steps, durability: Durability::Immediate }
     }
 
-    /// Whether rows are always written again, or rarely, or after a while.
+    /// Whether rows are always written again, or rarely, or after a while, or where something has changed near them.
     fn options(self) -> checkpoint::Options {
-        match self.seed % 3 {
+        match self.seed % 4 {
             0 => checkpoint::Options::tiny(),
             1 => leaving(1000.0),
-            _ => leaving(6.0),
+            2 => leaving(6.0),
+            _ => keeping(),
         }
     }
 }
@@ -83,6 +86,13 @@ fn use_database(disk: &SimulatedDisk, ledger: &mut Ledger, run: Run) -> u64 {
     let _ = world.run(&mut Random::from_seed(run.seed), run.steps);
     *ledger = world.told();
     world.checkpoints.counts().made
+}
+
+/// Whether the checkpoint of a disk has files of one table that were written for several ones.
+fn has_kept(disk: &SimulatedDisk) -> bool {
+    let files = world::files_of_rows(disk);
+    let tables: BTreeSet<u32> = files.iter().map(|(table, _)| *table).collect();
+    tables.len() < files.len()
 }
 
 /// How many operations a run has that nothing disturbs.
@@ -113,6 +123,7 @@ fn fail_everywhere(
 #[test]
 fn checkpoint_and_log_have_all_together() {
     let (trials, mut made, mut in_ranges, mut with_changes) = (trials(), 0, 0, 0);
+    let mut with_kept = 0;
     for seed in runs(60) {
         let disk = SimulatedDisk::new(seed);
         let mut ledger = Ledger::default();
@@ -123,12 +134,13 @@ fn checkpoint_and_log_have_all_together() {
             let is_of_range = |it: &Contents| matches!(it, Contents::Rows { range, .. } if range.bits > 0);
             in_ranges += usize::from(contents.iter().any(is_of_range));
             with_changes += usize::from(contents.contains(&Contents::Changes));
+            with_kept += usize::from(has_kept(&disk));
         }
     }
     println!(
-        "{made} checkpoints were made; at least {in_ranges} of them read the log several times, and {with_changes} left rows"
+        "{made} checkpoints were made; at least {in_ranges} of them read the log several times, {with_changes} left rows, and {with_kept} kept files"
     );
-    assert!(is_small(60) || (made > 50 && in_ranges > 10 && with_changes > 10));
+    assert!(is_small(60) || (made > 50 && in_ranges > 10 && with_changes > 10 && with_kept > 10));
 }
 
 #[test]

@@ -15,8 +15,8 @@ use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed}
 
 use crate::complaint;
 use crate::faults::{row, stored};
-use crate::ledger::{Done, Ledger};
-use crate::world::{World, leaving, look};
+use crate::ledger::{Done, Key, Ledger};
+use crate::world::{World, keeping, leaving, look};
 
 fn fresh(seed: u64) -> (SimulatedDisk, World) {
     let disk = SimulatedDisk::new(seed);
@@ -119,11 +119,69 @@ fn table_that_nobody_changes() -> bool {
     world.define(BTreeSet::from([1, 2])).unwrap();
     world.commit(0, &[row(1, 1, 1), row(2, 1, 1)]).unwrap();
     world.checkpoint().unwrap();
+    // Of files that it has not written, an opening does not know the groups.
+    let world = World::open(&world.disk.after_restart(), &world.told()).expect("nothing fails");
     let before = world.files();
     world.commit(0, &[row(2, 2, 1)]).unwrap();
     world.checkpoint().unwrap();
     let after = world.files();
     is_wrong(&world) || before.iter().filter(|path| path.contains("/1.")).any(|path| !after.contains(path))
+}
+
+/// A database with a checkpoint of four rows, of which two each are near each other.
+fn two_groups(least_bytes: u64) -> World {
+    let options = checkpoint::Options { least_bytes, ..keeping() };
+    let world = World::open_with(&SimulatedDisk::new(1), &Ledger::default(), options, Durability::Immediate)
+        .expect("nothing fails");
+    (0..4).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    world.checkpoint().unwrap();
+    world
+}
+
+/// Has a checkpoint have changes. Answers how many of the files before have stayed.
+fn kept_behind(world: &World, changes: &[(Key, Done)]) -> usize {
+    let before = world.files();
+    world.commit(0, changes).unwrap();
+    world.checkpoint().unwrap();
+    let after = world.files();
+    before.iter().filter(|path| after.contains(path)).count()
+}
+
+/// Rows are added far from the others, whose file is not needed.
+fn rows_far_from_others() -> bool {
+    let world = two_groups(0);
+    let kept = kept_behind(&world, &[row(1, 100, 1)]);
+    is_wrong(&world) || kept != 1
+}
+
+/// A row is deleted of a file that would stay if others were changed.
+fn row_of_a_known_file() -> bool {
+    let world = two_groups(0);
+    kept_behind(&world, &[((1, 2), Done::Delete)]);
+    is_wrong(&world)
+}
+
+/// A row is deleted that was passed on, because another one has changed, and not written anew.
+fn row_that_was_passed_on() -> bool {
+    let world = two_groups(0);
+    kept_behind(&world, &[row(1, 0, 7)]);
+    kept_behind(&world, &[((1, 2), Done::Delete)]);
+    is_wrong(&world)
+}
+
+/// The same rows change again and again, and others do not.
+fn rows_that_change_often() -> bool {
+    let world = two_groups(0);
+    kept_behind(&world, &[row(1, 0, 7)]);
+    let kept = kept_behind(&world, &[row(1, 0, 8)]);
+    is_wrong(&world) || kept != 1
+}
+
+/// Each checkpoint adds a few rows. Whether there are more and more files for that.
+fn files_that_are_short() -> bool {
+    let world = two_groups(1 << 20);
+    (1..8).for_each(|number| _ = kept_behind(&world, &[row(1, 100 * number, 1)]));
+    is_wrong(&world) || world.files().len() > 2
 }
 
 fn power_failure_after_a_checkpoint() -> bool {
@@ -249,6 +307,11 @@ fn killer(step: CheckpointStep) -> fn() -> bool {
         CheckpointStep::RaiseFloor => log_that_is_gone,
         CheckpointStep::ReadCatalogLater => table_that_is_made_beside,
         CheckpointStep::KeepUnchanged => table_that_nobody_changes,
+        CheckpointStep::KeepUntouched => rows_far_from_others,
+        CheckpointStep::RewriteTouched => row_of_a_known_file,
+        CheckpointStep::NotePassed => row_that_was_passed_on,
+        CheckpointStep::WriteApart => rows_that_change_often,
+        CheckpointStep::JoinShort => files_that_are_short,
         CheckpointStep::SyncRows | CheckpointStep::SyncDirectories => power_failure_after_a_checkpoint,
         CheckpointStep::WriteManifestFirst => power_failure_within_a_checkpoint,
         CheckpointStep::KeepInDoubt => manifest_in_doubt,
@@ -261,6 +324,6 @@ fn killer(step: CheckpointStep) -> fn() -> bool {
 
 each_step_is_needed! {
     CheckpointStep, killer:
-    CarryOpen TakeCarried TakeChanges LeaveRows SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
+    CarryOpen TakeCarried TakeChanges LeaveRows SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged KeepUntouched RewriteTouched NotePassed WriteApart JoinShort SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
     RemoveInterrupted KnowLastBlock HoldRoom
 }

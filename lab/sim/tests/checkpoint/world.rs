@@ -126,9 +126,25 @@ pub(crate) fn contents(disk: &SimulatedDisk) -> Vec<Contents> {
     manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files).map(|file| file.contents).collect()
 }
 
+/// The files of rows that the checkpoint has: of which table each is, and for which checkpoint it was written.
+pub(crate) fn files_of_rows(disk: &SimulatedDisk) -> BTreeSet<(u32, u64)> {
+    let manifest = Manifests::read(&Files::new(disk.after_restart())).unwrap().expect("it was made");
+    let files = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
+    let of_rows = files.filter_map(|file| match file.contents {
+        Contents::Rows { table, .. } => Some((table, file.number)),
+        Contents::Records | Contents::Changes => None,
+    });
+    of_rows.collect()
+}
+
 /// Checkpoints that leave rows until what has changed takes so many times their bytes.
 pub(crate) fn leaving(changes: f64) -> checkpoint::Options {
     checkpoint::Options { memory_bytes: 1 << 20, changes, ..checkpoint::Options::tiny() }
+}
+
+/// Checkpoints that write rows again if something near them has changed, and keep the files of the others.
+pub(crate) fn keeping() -> checkpoint::Options {
+    leaving(0.0)
 }
 
 impl World {
