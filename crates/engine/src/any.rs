@@ -103,6 +103,7 @@ impl Protocol for AnyProtocol {
 
     type Options = AnyOptions;
     type Worker = AnyWorker;
+    type Driven = AnyWorker;
 
     fn open(options: AnyOptions, common: Common) -> Result<Arc<Self>, Error> {
         let chosen = options.chosen.ok_or_else(|| Error::options("no protocol was chosen"))?;
@@ -228,6 +229,10 @@ impl Interactive for AnyWorker {
 
     fn begin(&mut self, mode: Mode) -> Result<AnyTransaction<'_>, Error> {
         Ok(Erased(self.0.begin(mode)?))
+    }
+
+    fn holds_transactions(&self) -> bool {
+        self.0.holds_transactions()
     }
 
     fn last_abort(&self) -> Option<Abort> {

@@ -19,6 +19,12 @@ pub trait Interactive: Worker {
     /// Only where the protocol needs memory to begin.
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error>;
 
+    /// Whether transactions can be begun at all. A worker of a protocol that is chosen when the program runs, and [`WholeOnly`](crate::WholeOnly), may
+    /// execute whole procedures alone.
+    fn holds_transactions(&self) -> bool {
+        true
+    }
+
     /// Why the latest transaction of this worker conflicted.
     fn last_abort(&self) -> Option<Abort>;
 

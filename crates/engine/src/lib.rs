@@ -54,6 +54,7 @@ pub mod submission;
 mod transaction;
 pub mod typed;
 pub mod watch;
+mod whole;
 
 use std::sync::Arc;
 
@@ -85,6 +86,7 @@ pub use storage::Storage;
 pub use submission::Submission;
 pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, RowVisitor, Transaction};
 pub use typed::Table;
+pub use whole::WholeOnly;
 
 /// A concurrency-control design: owns the tables, hands out workers.
 ///
@@ -105,6 +107,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
     /// A thread's access, which executes procedures.
     type Worker: Worker + 'static;
+    /// The same worker, for code that is written once for all protocols and finds out when it runs whether transactions can be begun step by step
+    /// ([`Interactive::holds_transactions`]): the worker itself, or else [`WholeOnly`] of it.
+    type Driven: Interactive + From<Self::Worker> + 'static;
 
     /// Opens an empty database.
     ///

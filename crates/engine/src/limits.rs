@@ -130,6 +130,25 @@ pub fn patiently<O>(time: Option<Duration>, wait: impl FnOnce() -> O) -> O {
     }
 }
 
+/// The limits of a thread, for what another one does on its behalf.
+#[derive(Clone, Debug, Default)]
+pub struct Carried(Vec<Limits>);
+
+/// The limits of the calling thread.
+pub fn carried() -> Carried {
+    Carried(CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default())
+}
+
+impl Carried {
+    /// Runs `work` within these limits, and not within those of the calling thread.
+    pub fn hold<O>(&self, work: impl FnOnce() -> O) -> O {
+        lifted(|| {
+            let _ = CURRENT.try_with(|current| current.replace(self.0.clone()));
+            work()
+        })
+    }
+}
+
 /// Runs `work` without limits: it undoes what was left half done, which nothing is to prevent.
 pub fn lifted<O>(work: impl FnOnce() -> O) -> O {
     /// Has them hold again, also when `work` panics.

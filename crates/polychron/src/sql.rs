@@ -44,7 +44,7 @@
 
 use std::{fmt, io};
 
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::Protocol;
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
@@ -57,15 +57,15 @@ use crate::list::DefaultProtocol;
 
 /// A connection: runs one statement after the other. It may go from thread to thread, but for a transaction that it holds: in another thread its
 /// statements are refused until that has ended in its own.
-pub struct Connection<P: Protocol<Worker: Interactive> = DefaultProtocol>(polychron_sql::Connection<P>);
+pub struct Connection<P: Protocol = DefaultProtocol>(polychron_sql::Connection<P>);
 
-impl<P: Protocol<Worker: Interactive>> fmt::Debug for Connection<P> {
+impl<P: Protocol> fmt::Debug for Connection<P> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Database<P> {
+impl<P: Protocol> Database<P> {
     /// A connection for statements in SQL; see [`crate::sql`]. It has a worker for itself, as a session has.
     ///
     /// ```
@@ -93,7 +93,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// Runs a statement and answers with its rows. `$1` and so on stand for the parameters: a tuple, an array or a slice of values, or `()`.
     ///
     /// A text that comes again is not parsed again; [`Connection::prepare`] saves looking for it, too.
@@ -230,9 +230,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 /// Between `BEGIN` and `COMMIT` it is one of the transaction's statements, and one that fails when it is dropped.
 #[derive(Debug)]
 #[must_use = "nothing is copied before it is finished"]
-pub struct CopyIn<'c, P: Protocol<Worker: Interactive> = DefaultProtocol>(polychron_sql::CopyIn<'c, P>);
+pub struct CopyIn<'c, P: Protocol = DefaultProtocol>(polychron_sql::CopyIn<'c, P>);
 
-impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
+impl<P: Protocol> CopyIn<'_, P> {
     /// Takes more bytes of the data, which may end anywhere.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
 }
 
 /// Errors are those of [`CopyIn::write`], inside of one of [`io::ErrorKind::Other`].
-impl<P: Protocol<Worker: Interactive>> io::Write for CopyIn<'_, P> {
+impl<P: Protocol> io::Write for CopyIn<'_, P> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         io::Write::write(&mut self.0, bytes)
     }
@@ -276,7 +276,7 @@ impl Prepared {
     ///
     /// # Errors
     /// As there.
-    pub fn query<P: Protocol<Worker: Interactive>>(
+    pub fn query<P: Protocol>(
         &mut self,
         connection: &mut Connection<P>,
         parameters: impl Parameters,
@@ -288,7 +288,7 @@ impl Prepared {
     ///
     /// # Errors
     /// As there.
-    pub fn execute<P: Protocol<Worker: Interactive>>(
+    pub fn execute<P: Protocol>(
         &mut self,
         connection: &mut Connection<P>,
         parameters: impl Parameters,

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use polychron_base::clock::Duration;
+use polychron_engine::Protocol;
 use polychron_engine::redo::Answers;
-use polychron_engine::{Interactive, Protocol};
 use sqlparser::ast;
 
 use crate::control::{Control, Modes};
@@ -34,9 +34,9 @@ use crate::types::Type;
 /// It may go from thread to thread. A transaction that the client holds stays in the thread that has begun it: elsewhere each statement is refused with
 /// [`SqlState::FEATURE_NOT_SUPPORTED`], and nothing else becomes of the transaction. Where the connection is dropped elsewhere, or leaked, the transaction is rolled back by its
 /// thread, when that begins another one or ends.
-pub struct Connection<P: Protocol<Worker: Interactive>> {
+pub struct Connection<P: Protocol> {
     pub(crate) database: Arc<SqlDatabase<P>>,
-    pub(crate) session: Session<P::Worker>,
+    pub(crate) session: Session<P::Driven>,
     pub(crate) zone: Zone,
     pub(crate) cache: Cache,
     /// The tables that its transaction uses.
@@ -50,7 +50,7 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     pub(crate) changed: Changed,
 }
 
-impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
+impl<P: Protocol> std::fmt::Debug for Connection<P> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Connection").finish_non_exhaustive()
     }
@@ -61,12 +61,12 @@ const ATTEMPTS: usize = 20;
 
 /// Parameters of a text, as the client gives them.
 #[derive(Clone, Copy)]
-struct Parameters<'p> {
-    types: &'p [Type],
-    values: &'p [Datum<'p>],
+pub(crate) struct Parameters<'p> {
+    pub(crate) types: &'p [Type],
+    pub(crate) values: &'p [Datum<'p>],
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// Connects to the database.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         needs: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
-        let (session, cache) = (Session::new(worker, answers, needs), Cache::default());
+        let (session, cache) = (Session::new(worker.into(), answers, needs), Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
         Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, changed }
@@ -151,6 +151,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         {
             return self.run_all(&statements, parameters, answered);
         }
+        if self.session.is_planned() {
+            return self.execute_whole(&commands, (parameters.types, parameters.values), answered);
+        }
         if let ([Command::Sql(statement)], false) = (&commands[..], self.session.is_open())
             && Control::of(statement).is_ok_and(|control| control.is_none())
         {
@@ -215,7 +218,11 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     /// Binds a statement to the tables as they are, which it uses from now on.
-    fn bind(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Statement, SqlError> {
+    pub(crate) fn bind(
+        &mut self,
+        statement: &ast::Statement,
+        parameters: Parameters<'_>,
+    ) -> Result<Statement, SqlError> {
         let (bound, _) = self.bind_to_tables(statement, parameters.types)?;
         if bound.parameters.len() > parameters.values.len() {
             let message = format!("there is no parameter ${}", parameters.values.len() + 1);
@@ -254,7 +261,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     }
 
     /// Makes the tables permanent that the open transaction has made. Where the protocol does not while it is open, that stands aside.
-    fn keep_tables(&mut self) -> Result<(), SqlError> {
+    pub(crate) fn keep_tables(&mut self) -> Result<(), SqlError> {
         let has_failed = self.session.has_failed();
         let Some(script) = self.session.script().filter(|script| !has_failed && !script.made.is_empty()) else {
             return Ok(());
@@ -349,7 +356,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         Err(self.session.fail(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message).into()))
     }
 
-    fn control(&mut self, control: Control) -> Result<Outcome, SqlError> {
+    pub(crate) fn control(&mut self, control: Control) -> Result<Outcome, SqlError> {
         match control {
             Control::Begin { modes, tag } => {
                 let mut outcome = Outcome::tagged(tag);
@@ -444,9 +451,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 }
 
 /// Ends a text whose answers are given to what panics: the transaction that the text has begun by itself is rolled back, and its tables are free.
-struct Unwound<'c, P: Protocol<Worker: Interactive>>(&'c mut Connection<P>);
+struct Unwound<'c, P: Protocol>(&'c mut Connection<P>);
 
-impl<P: Protocol<Worker: Interactive>> Drop for Unwound<'_, P> {
+impl<P: Protocol> Drop for Unwound<'_, P> {
     fn drop(&mut self) {
         if !self.0.session.is_explicit() {
             self.0.session.roll_back();
@@ -456,7 +463,7 @@ impl<P: Protocol<Worker: Interactive>> Drop for Unwound<'_, P> {
 }
 
 /// What it has closed is opened, and what it has defined goes.
-impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
+impl<P: Protocol> Drop for Connection<P> {
     fn drop(&mut self) {
         self.session.roll_back();
         self.finish_definitions();
@@ -465,7 +472,7 @@ impl<P: Protocol<Worker: Interactive>> Drop for Connection<P> {
 }
 
 impl Command {
-    fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         matches!(self, Self::Sql(ast::Statement::Set(ast::Set::SingleAssignment { .. })))
     }
 

@@ -3,7 +3,7 @@
 //! A scan cannot be left and gone on with, so a cursor has the whole answer from its DECLARE on, within the memory of a statement. It sees no later changes, as in PostgreSQL.
 //! FETCH and MOVE read nothing of the database, so a transaction that is run again runs the DECLAREs again, and goes on if they answer the same.
 
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::Protocol;
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
@@ -308,7 +308,7 @@ impl Cursor {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// Runs a statement about cursors. `is_alone`: its text has no other one.
     pub(crate) fn run_cursor(
         &mut self,
@@ -343,6 +343,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         (types, values): (&[Type], &[crate::Datum<'_>]),
         is_alone: bool,
     ) -> Result<Outcome, SqlError> {
+        if !declare.is_held && self.session.is_planned() {
+            return Err(self.needs_block("DECLARE CURSOR without HOLD"));
+        }
         if !declare.is_held && is_alone && !self.session.is_explicit() {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(self.fail(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message)));
@@ -352,6 +355,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             return Err(self.fail(SqlError::new(SqlState::DUPLICATE_CURSOR, message)));
         }
         let plan = self.plan_of(&declare.query, types, values).map_err(|error| self.fail(error))?;
+        if self.session.is_planned() {
+            return self.declare_whole(declare, (&plan, values), is_alone);
+        }
         self.session.begin(crate::control::Modes::default(), false)?;
         self.session.declare(declare, (&plan.into(), values), &self.zone)?;
         Ok(Outcome::tagged("DECLARE CURSOR"))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::TableId;
 use polychron_base::clock::Duration;
-use polychron_engine::{Interactive, Protocol, limits};
+use polychron_engine::{Protocol, limits};
 use sqlparser::ast;
 
 use crate::bind::NewTable;
@@ -15,6 +15,7 @@ use crate::definitions::{Definitions, Kept};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
+use crate::session::Then;
 use crate::statement::{Action, Definition, NewObject, Statement};
 use crate::types::Type;
 
@@ -75,7 +76,7 @@ pub(crate) fn shown_time(time: Option<Duration>) -> String {
     fitting.map_or_else(|| "0".to_owned(), |(unit, name)| format!("{}{name}", millis / unit))
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// The objects as the session sees them, with what its transaction has defined.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         let catalog = self.database.catalog();
@@ -227,22 +228,20 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             self.session.change(&name, before, object);
         }
         for copy in copies {
-            self.session.run((&copy.into(), &[]), &self.zone).map_err(of_copy)?;
+            self.session.put((&copy.into(), &[]), Then::Told(of_copy), &self.zone)?;
         }
         for (plan, values) in steps {
             let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
-            self.session.run((&plan.into(), &values), &self.zone)?;
+            self.session.put((&plan.into(), &values), Then::Nothing, &self.zone)?;
         }
         for (query, error) in definition.checks {
             let statements = crate::parse::statements(&query)?;
             let bound = Statement::bind(&self.catalog(), &statements[0], &[], self.session.drawn())?;
             let Action::Run(plan) = bound.action else { continue };
-            if self.session.run((&plan.into(), &[]), &self.zone)?.count > 0 {
-                return Err(error);
-            }
+            self.session.put((&plan.into(), &[]), Then::IsEmpty(error), &self.zone)?;
         }
         for plan in definition.plans {
-            self.session.run((&plan.into(), &[]), &self.zone)?;
+            self.session.put((&plan.into(), &[]), Then::Nothing, &self.zone)?;
         }
         Ok(())
     }

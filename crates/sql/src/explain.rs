@@ -45,9 +45,14 @@ pub(crate) fn wanted(analyze: bool, options: &[ast::UtilityOption]) -> Result<Wa
 }
 
 /// The lines of a plan.
-pub(crate) fn lines(plan: &Plan) -> Vec<String> {
+///
+/// `is_planned`: the protocol plans it. What is declared of a call is told in any case.
+pub(crate) fn lines(plan: &Plan, is_planned: bool) -> Vec<String> {
     let mut out = Out { lines: Vec::new(), profile: None, answered: 0 };
     out.plan(plan);
+    if is_planned || matches!(plan, Plan::Call(_)) {
+        out.lines.extend(crate::declared::in_words(plan));
+    }
     out.lines
 }
 
@@ -216,8 +221,10 @@ impl Out<'_> {
                 tables.iter().for_each(|(table, source)| self.change("Truncate", &table.name, source));
             }
             Plan::Analyze(analyzed) => self.plan(&analyzed.plan),
-            // It is refused before.
-            Plan::Call(_) => {}
+            Plan::Call(call) => {
+                let title = call.unit.routines.first().map_or("", |routine| &routine.title);
+                self.lines.push(format!("Call of {title}"));
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polychron_base::clock::Duration;
+use polychron_engine::Protocol;
 use polychron_engine::limits::{Cancellation, Limits};
-use polychron_engine::{Interactive, Protocol};
 
 use crate::connection::Connection;
 use crate::error::SqlError;
@@ -91,7 +91,7 @@ impl Running {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// A handle that ends the statement which the connection runs, from any thread.
     pub fn cancel_handle(&mut self) -> CancelHandle {
         self.interrupts.handle.get_or_insert_default().clone()

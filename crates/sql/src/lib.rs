@@ -14,6 +14,7 @@ mod cursors;
 mod database;
 mod datum;
 mod decimal;
+mod declared;
 mod define;
 mod definitions;
 mod error;
@@ -42,6 +43,7 @@ mod tape;
 mod text;
 mod types;
 mod values;
+mod whole;
 
 pub use arrays::Array;
 pub use connection::Connection;

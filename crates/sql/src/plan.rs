@@ -534,8 +534,8 @@ pub(crate) struct Returning {
 
 impl Plan {
     /// The query whose rows are the lines of a plan.
-    pub(crate) fn in_words(plan: &Self) -> Self {
-        let lines = crate::explain::lines(plan).into_iter();
+    pub(crate) fn in_words(plan: &Self, is_planned: bool) -> Self {
+        let lines = crate::explain::lines(plan, is_planned).into_iter();
         let rows = lines.map(|line| vec![Expr::Constant(OwnedDatum::Text(line.into()))]).collect();
         Self::Query { node: Node::Rows(rows), columns: explained() }
     }

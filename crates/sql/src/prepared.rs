@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use hashbrown::HashMap;
 use polychron_base::TableId;
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::Protocol;
 
 use crate::connection::{Connection, is_plain};
 use crate::context::{Context, Now};
@@ -99,7 +99,7 @@ impl Cache {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// Binds a statement for many executions. It is bound again by itself when tables change.
     ///
     /// # Errors

@@ -108,7 +108,11 @@ impl Sequence {
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, SqlError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known(state)
+    }
+
+    fn known<'s>(&self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>, SqlError> {
         if !state.is_known {
             let source = state.source.as_ref().and_then(Weak::upgrade);
             let granted = source.map_or(Ok(None), |source| source.granted(self.definition.number))?;
@@ -191,6 +195,50 @@ impl Sequence {
         self.state().is_ok_and(|state| state.is_unsaved)
     }
 
+    #[cold]
+    fn ended(&self) -> SqlError {
+        let of = &self.definition;
+        let (end, bound) = if of.increment > 0 { ("maximum", of.greatest) } else { ("minimum", of.least) };
+        let message = format!("nextval: reached {end} value of sequence \"{}\" ({bound})", self.name);
+        SqlError::new(SqlState::SEQUENCE_LIMIT, message)
+    }
+
+    /// Has the database know of so many more numbers, for [`Sequence::take_granted`].
+    fn provide(&self, count: i128) -> Result<(), SqlError> {
+        let (mut state, of) = (self.state()?, &self.definition);
+        let mut next = self.behind(state.last, 1);
+        if !self.is_within(next) {
+            if !of.cycles {
+                return Err(self.ended());
+            }
+            // It begins again.
+            next = if of.increment > 0 { of.least } else { of.greatest }.into();
+            let before = next - i128::from(of.increment);
+            let before = i64::try_from(before).map_err(|_| SqlError::unsupported("a sequence of all numbers"))?;
+            (state.last, state.granted) = (Some(before), None);
+        }
+        let last = next + i128::from(of.increment) * (count - 1);
+        if !self.is_granted(&state, last.clamp(of.least.into(), of.greatest.into())) {
+            self.grant(&mut state, next, count)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Sequence::take`], of numbers that the database knows already. `None`: there are none, or another thread asks for some at this time. A thread that runs a
+    /// planned transaction asks the database for nothing, and waits for no other thread.
+    fn take_granted(&self, count: i128) -> Option<(i64, i128)> {
+        let mut state = self.state.try_lock().ok().filter(|state| state.is_known)?;
+        let next = self.behind(state.last, 1);
+        let last = next + i128::from(self.definition.increment) * (count - 1);
+        // Where they end, the first of them is all that is left.
+        let last = if self.is_within(last) { last } else { next };
+        if !self.is_within(last) || !self.is_granted(&state, last) {
+            return None;
+        }
+        state.last = Some(last as i64);
+        Some((next as i64, (last - next) / i128::from(self.definition.increment)))
+    }
+
     /// The next number, and how many more come behind it, as many as `count` at most.
     fn take(&self, count: i128, block: i128) -> Result<(i64, i128), SqlError> {
         let (mut state, of) = (self.state()?, &self.definition);
@@ -198,9 +246,7 @@ impl Sequence {
             let mut next = self.behind(state.last, 1);
             if !self.is_within(next) {
                 if !of.cycles {
-                    let (end, bound) = if of.increment > 0 { ("maximum", of.greatest) } else { ("minimum", of.least) };
-                    let message = format!("nextval: reached {end} value of sequence \"{}\" ({bound})", self.name);
-                    return Err(SqlError::new(SqlState::SEQUENCE_LIMIT, message));
+                    return Err(self.ended());
                 }
                 next = if of.increment > 0 { of.least } else { of.greatest }.into();
                 state.granted = None;
@@ -217,14 +263,19 @@ impl Sequence {
         }
     }
 
+    fn check_within(&self, number: i64) -> Result<(), SqlError> {
+        if self.is_within(number.into()) {
+            return Ok(());
+        }
+        let bounds = format!("({}..{})", self.definition.least, self.definition.greatest);
+        let message = format!("setval: value {number} is out of bounds for sequence \"{}\" {bounds}", self.name);
+        Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message))
+    }
+
     /// Goes on behind this number, or with it.
     fn set(&self, number: i64, is_called: bool) -> Result<(), SqlError> {
         let of = &self.definition;
-        if !self.is_within(number.into()) {
-            let bounds = format!("({}..{})", of.least, of.greatest);
-            let message = format!("setval: value {number} is out of bounds for sequence \"{}\" {bounds}", self.name);
-            return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
-        }
+        self.check_within(number)?;
         let mut state = self.state()?;
         // What comes before the first number may be outside of the type.
         let last = if is_called { Some(number) } else { number.checked_sub(of.increment) };
@@ -239,6 +290,8 @@ impl Sequence {
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
     inner: Mutex<DrawnInner>,
+    /// Transactions are planned, and run elsewhere: once their numbers are drawn, each run is given the same.
+    is_planned: bool,
     /// Procedures that are bound, each with the version of the catalog that it is bound to.
     units: Mutex<HashMap<String, (u64, Arc<Unit>)>>,
     /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
@@ -256,9 +309,13 @@ struct DrawnInner {
     latest: Option<(i64, i64)>,
     /// Row numbers that it has taken: the next one, and how many there are.
     rows: HashMap<i64, (i64, i128)>,
-    /// The numbers that the transaction was given, and how many of them it was given again since it was begun anew.
-    given: Vec<i64>,
+    /// The numbers that the transaction was given, each with the number of its sequence, and how many of them it was given again since it was begun anew.
+    given: Vec<(i64, i64)>,
     again: usize,
+    /// The same of row numbers in planned transactions, by the sequences' own.
+    given_rows: HashMap<i64, (Vec<i64>, usize)>,
+    /// What a planned transaction could not do.
+    wanted: Option<Wanted>,
     /// Sequences that are to be stored when the transaction has ended.
     unsaved: Vec<Arc<Sequence>>,
     /// What is to be looked at before the transaction commits.
@@ -266,6 +323,15 @@ struct DrawnInner {
     /// What is to be looked at when the COPY under way has all of its rows.
     postponed: Vec<Check>,
     modes: CheckModes,
+}
+
+/// What a planned transaction has failed for, because only its client can do it, before it is run again.
+#[derive(Debug)]
+enum Wanted {
+    /// To find so many numbers.
+    Numbers(Arc<Sequence>, i128),
+    /// To set the sequence, which then goes on with this number or behind it.
+    Set(Arc<Sequence>, i64, bool),
 }
 
 /// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
@@ -284,15 +350,53 @@ impl CheckModes {
 
 impl DrawnInner {
     /// What is given again now.
-    fn next_given(&mut self) -> Option<i64> {
-        let given = self.given.get(self.again).copied();
-        self.again += usize::from(given.is_some());
-        given
+    fn next_given(&mut self, sequence: i64) -> Option<i64> {
+        let (of, number) = self.given.get(self.again).copied()?;
+        if of != sequence {
+            // It has come another way, where it has read something else.
+            self.given.truncate(self.again);
+            return None;
+        }
+        self.again += 1;
+        Some(number)
+    }
+
+    /// A number of a row, of the block that the connection has, or of another one.
+    fn row_number(
+        &mut self,
+        sequence: &Sequence,
+        take: impl FnOnce(i128) -> Result<(i64, i128), SqlError>,
+    ) -> Result<i64, SqlError> {
+        let rows = self.rows.entry(sequence.definition.number).or_default();
+        if rows.1 == 0 {
+            let (first, more) = take(ROW_BLOCKS.1)?;
+            *rows = (first, more + 1);
+        }
+        let number = rows.0;
+        *rows = (number.wrapping_add(1), rows.1 - 1);
+        Ok(number)
+    }
+
+    /// A row has this number, for the first time or again.
+    fn note_row(&mut self, sequence: i64, number: i64) {
+        let (given, again) = self.given_rows.entry(sequence).or_default();
+        if *again == given.len() {
+            given.push(number);
+        }
+        *again += 1;
+    }
+
+    /// A planned transaction finds no numbers: it fails, and is run again with more of them.
+    #[cold]
+    fn exhaust(&mut self, sequence: &Arc<Sequence>, block: i128) -> SqlError {
+        let drawn = self.given.len() + self.given_rows.values().map(|(given, _)| given.len()).sum::<usize>();
+        self.wanted = Some(Wanted::Numbers(sequence.clone(), block.max(4 * drawn as i128)));
+        SqlError::internal("a planned transaction has no numbers of a sequence")
     }
 
     /// A sequence has given this, or was set to it.
-    fn note_given(&mut self, number: i64) {
-        self.given.push(number);
+    fn note_given(&mut self, sequence: i64, number: i64) {
+        self.given.push((sequence, number));
         self.again += 1;
     }
 }
@@ -326,6 +430,45 @@ impl Drawn {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// That of a connection whose transactions are planned.
+    pub(crate) fn planned() -> Self {
+        Self { is_planned: true, ..Self::default() }
+    }
+
+    pub(crate) fn is_planned(&self) -> bool {
+        self.is_planned
+    }
+
+    /// Draws the number of a row before the transaction runs, which is then given it.
+    pub(crate) fn draw_ahead(&self, sequence: &Sequence) -> Option<i64> {
+        let mut inner = self.inner();
+        let own = sequence.definition.number;
+        let (given, again) = inner.given_rows.entry(own).or_default();
+        let number = match given.get(*again).copied() {
+            Some(number) => number,
+            None => inner.row_number(sequence, |count| sequence.take(count, ROW_BLOCKS.0)).ok()?,
+        };
+        inner.note_row(own, number);
+        Some(number)
+    }
+
+    /// Does what a planned transaction could not do, and tells whether there was something, so that it is to be run again.
+    ///
+    /// # Errors
+    /// It cannot be done.
+    pub(crate) fn provide(&self) -> Result<bool, SqlError> {
+        let wanted = if self.is_used() { self.inner().wanted.take() } else { None };
+        match wanted {
+            None => return Ok(false),
+            Some(Wanted::Numbers(sequence, count)) => sequence.provide(count)?,
+            Some(Wanted::Set(sequence, number, is_called)) => {
+                sequence.set(number, is_called)?;
+                self.inner().note_given(sequence.definition.number, number);
+            }
+        }
+        Ok(true)
+    }
+
     /// A transaction begins.
     pub(crate) fn begin(&self) {
         if !self.is_used() {
@@ -333,6 +476,8 @@ impl Drawn {
         }
         let mut inner = self.inner();
         inner.given.clear();
+        inner.given_rows.clear();
+        inner.wanted = None;
         inner.again = 0;
         inner.deferred.clear();
         inner.postponed.clear();
@@ -421,8 +566,12 @@ impl Drawn {
 
     /// The statements of a transaction run again: they are given what they were given.
     pub(crate) fn repeat(&self) {
+        if !self.is_used() {
+            return;
+        }
         let mut inner = self.inner();
         inner.again = 0;
+        inner.given_rows.values_mut().for_each(|(_, again)| *again = 0);
         inner.postponed.clear();
         inner.deferred.clear();
     }
@@ -482,9 +631,16 @@ impl Drawing {
             Draw::Set(sequence) => match arguments {
                 [Datum::Int(number), rest @ ..] if rest.iter().all(|it| !it.is_null()) => {
                     let is_called = !matches!(rest, [Datum::Bool(false)]);
-                    if self.drawn.inner().next_given().is_none() {
+                    let own = sequence.definition.number;
+                    let is_again = self.drawn.inner().next_given(own).is_some();
+                    if !is_again && self.drawn.is_planned {
+                        sequence.check_within(*number)?;
+                        self.drawn.inner().wanted = Some(Wanted::Set(sequence.clone(), *number, is_called));
+                        return Err(SqlError::internal("a planned transaction sets no sequence"));
+                    }
+                    if !is_again {
                         sequence.set(*number, is_called)?;
-                        self.drawn.inner().note_given(*number);
+                        self.drawn.inner().note_given(own, *number);
                         self.drawn.note_unsaved(sequence);
                     }
                     let mut inner = self.drawn.inner();
@@ -499,30 +655,41 @@ impl Drawing {
         Ok(Datum::Int(number))
     }
 
-    fn next(&self, sequence: &Sequence) -> Result<i64, SqlError> {
-        let again = self.drawn.inner().next_given();
+    fn next(&self, sequence: &Arc<Sequence>) -> Result<i64, SqlError> {
+        let own = sequence.definition.number;
+        let again = self.drawn.inner().next_given(own);
         let number = match again {
             Some(number) => number,
+            None if self.drawn.is_planned => {
+                let granted = sequence.take_granted(1);
+                granted.ok_or_else(|| self.drawn.inner().exhaust(sequence, BLOCK))?.0
+            }
             None => sequence.take(1, BLOCK)?.0,
         };
         let mut inner = self.drawn.inner();
         if again.is_none() {
-            inner.note_given(number);
+            inner.note_given(own, number);
         }
         inner.last.insert(sequence.definition.number, number);
         inner.latest = Some((sequence.definition.number, number));
         Ok(number)
     }
 
-    fn row(&self, sequence: &Sequence) -> Result<i64, SqlError> {
+    fn row(&self, sequence: &Arc<Sequence>) -> Result<i64, SqlError> {
         let mut inner = self.drawn.inner();
-        let rows = inner.rows.entry(sequence.definition.number).or_default();
-        if rows.1 == 0 {
-            let (first, more) = sequence.take(ROW_BLOCKS.1, ROW_BLOCKS.0)?;
-            *rows = (first, more + 1);
+        if !self.drawn.is_planned {
+            return inner.row_number(sequence, |count| sequence.take(count, ROW_BLOCKS.0));
         }
-        let number = rows.0;
-        *rows = (number.wrapping_add(1), rows.1 - 1);
+        let own = sequence.definition.number;
+        let (given, again) = inner.given_rows.entry(own).or_default();
+        if let Some(number) = given.get(*again).copied() {
+            inner.note_row(own, number);
+            return Ok(number);
+        }
+        let nothing = || SqlError::internal("there are no row numbers");
+        let number = inner.row_number(sequence, |count| sequence.take_granted(count).ok_or_else(nothing));
+        let number = number.map_err(|_| inner.exhaust(sequence, ROW_BLOCKS.0))?;
+        inner.note_row(own, number);
         Ok(number)
     }
 }

@@ -12,6 +12,7 @@
 mod cursors;
 mod replay;
 mod script;
+mod whole;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -42,6 +43,7 @@ use crate::tape::{Tape, lend};
 use crate::text::Zone;
 
 use script::{Mark, Script};
+pub(crate) use whole::Then;
 
 /// Where a transaction that ends leaves the worker.
 struct Home<W> {
@@ -81,6 +83,9 @@ struct Block<W: Interactive + 'static> {
     tape: Tape,
     /// How often it was run again.
     replays: usize,
+    /// What it has gathered, where transactions are planned, and what the values of that take.
+    gathered: Vec<whole::Part>,
+    gathered_bytes: usize,
     /// The latest statement has named what is newer than the engine's transaction, which was begun again.
     was_outdated: bool,
 }
@@ -146,7 +151,8 @@ impl<W: Interactive + 'static> Session<W> {
     /// `needs` is dropped behind the worker.
     pub(crate) fn new(worker: W, answers: Answers, needs: Option<Needs>) -> Self {
         let home = Arc::new(Home { worker: Mutex::default(), _needs: needs });
-        let (ended, drawn, scratch) = (None, Arc::<Drawn>::default(), Scratch::default());
+        let drawn = if worker.holds_transactions() { Drawn::default() } else { Drawn::planned() };
+        let (ended, drawn, scratch) = (None, Arc::new(drawn), Scratch::default());
         let (worker, is_replayed) = (Some(Box::new(worker)), true);
         let (cursors, cursor_count) = (Vec::new(), 0);
         Self { worker, home, answers, block: None, scratch, ended, drawn, is_replayed, cursors, cursor_count }
@@ -213,7 +219,7 @@ impl<W: Interactive + 'static> Session<W> {
             block.is_explicit |= is_explicit;
         } else {
             resident::drop_abandoned();
-            let transaction = Some(self.begin_held().map_err(error_of)?);
+            let transaction = if self.is_planned() { None } else { Some(self.begin_held().map_err(error_of)?) };
             self.block = Some(Block {
                 transaction,
                 savepoints: Vec::new(),
@@ -224,6 +230,8 @@ impl<W: Interactive + 'static> Session<W> {
                 script: Script::default(),
                 tape: Tape::default(),
                 replays: 0,
+                gathered: Vec::new(),
+                gathered_bytes: 0,
                 was_outdated: false,
             });
             self.drawn.begin();
@@ -241,6 +249,9 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Commits the transaction, and tells whether it has: one that has failed is rolled back.
     pub(crate) fn commit(&mut self, zone: &Zone) -> Result<bool, SqlError> {
+        if self.is_planned() {
+            return self.commit_gathered(None, zone).0.map(|()| true);
+        }
         let ended = loop {
             let Some(block) = &mut self.block else { return Ok(true) };
             let Some(transaction) = block.transaction.take().filter(|_| !block.has_failed) else { break Ok(false) };
@@ -297,6 +308,9 @@ impl<W: Interactive + 'static> Session<W> {
         zone: &Zone,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
+        if self.is_planned() {
+            return self.run_all_whole(plans, last, zone, answered);
+        }
         resident::drop_abandoned();
         let (now, mut outcomes) = (Now::At(now()), Vec::new());
         let drawn = self.drawn.clone();
@@ -335,6 +349,9 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
     pub(crate) fn run_into(&mut self, (plan, values): Kept<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
+        if self.is_planned() {
+            return self.run_into_whole((plan, values), zone, rows);
+        }
         while let Some(block) = &mut self.block {
             let (now, scratch) = (Now::At(block.now), &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
@@ -376,7 +393,8 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// A statement has failed: what the transaction answers with, and is from now on.
     pub(crate) fn fail(&mut self, failure: Failure) -> SqlError {
-        let Some(block) = &mut self.block else { return error_of(failure) };
+        let is_planned = self.is_planned();
+        let Some(block) = self.block.as_mut().filter(|_| !is_planned) else { return error_of(failure) };
         block.has_failed = true;
         let is_lost = matches!(&failure, Failure::Engine(error) if error.is_conflict());
         let keeps = block.is_explicit && !block.savepoints.is_empty() && !is_lost;

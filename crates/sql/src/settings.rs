@@ -4,7 +4,7 @@
 //! that ends; a SET behind it changes both.
 
 use polychron_base::clock::Duration;
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::Protocol;
 
 use crate::connection::Connection;
 
@@ -32,7 +32,7 @@ pub(crate) struct Saved {
     hidden: Option<Settings>,
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     fn settings(&self) -> Settings {
         Settings {
             lock_timeout: self.lock_timeout,

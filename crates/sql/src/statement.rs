@@ -123,9 +123,11 @@ impl Statement {
                 let inner = Self::bind(catalog, statement, parameters, drawn)?;
                 binder.parameters = inner.parameters;
                 match inner.action {
-                    Action::Run(Plan::Call(_)) => return Err(SqlError::unsupported("EXPLAIN of CALL")),
+                    Action::Run(Plan::Call(_)) if wanted.is_run => {
+                        return Err(SqlError::unsupported("EXPLAIN ANALYZE of CALL"));
+                    }
                     Action::Run(plan) if wanted.is_run => Action::Run(Plan::analyzing(plan, wanted.has_summary)),
-                    Action::Run(plan) => Action::Run(Plan::in_words(&plan)),
+                    Action::Run(plan) => Action::Run(Plan::in_words(&plan, drawn.is_planned())),
                     _ => return Err(SqlError::unsupported("EXPLAIN of a statement without a plan")),
                 }
             }

@@ -4,12 +4,12 @@
 //! code and the first line. Rows of a block with a line `# any order` are compared as a set. The answers are those of PostgreSQL 15, in UTC and with the
 //! collation `C`.
 
-use polychron_engine::{Common, Interactive, Protocol};
-use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
+use polychron_engine::{Common, Protocol};
+use polychron_protocols::{bohm::Bohm, cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, Outcome, SqlDatabase, SqlError};
 
 /// What each statement of a text answers, with its remarks and its tag, as a terminal shows it.
-fn whole_answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
+fn whole_answer<P: Protocol>(connection: &mut Connection<P>, text: &str) -> String {
     let (mut remarks, mut lines) = (Vec::new(), Vec::new());
     let ended = connection.execute_each(text, &[], &mut |outcome| {
         let of = outcome.notices.iter().map(|it| format!("{} {}: {}", it.severity, it.state, it.message));
@@ -35,7 +35,7 @@ fn shown(outcome: &Outcome) -> impl Iterator<Item = String> {
 }
 
 /// As [`whole_answer`], with the data of a COPY behind a line `<<`, and with what errors say of their place.
-fn copied<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
+fn copied<P: Protocol>(connection: &mut Connection<P>, text: &str) -> String {
     if !text.starts_with("COPY") {
         return whole_answer(connection, text);
     }
@@ -104,7 +104,7 @@ fn explain() {
 }
 
 /// What the last statement of a text answers, in words.
-fn answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
+fn answer<P: Protocol>(connection: &mut Connection<P>, text: &str) -> String {
     let outcome = match connection.execute(text, &[]) {
         Ok(outcome) => outcome,
         Err(error) => return format!("ERROR {}: {}", error.state(), error.message()),
@@ -112,33 +112,42 @@ fn answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text
     shown(&outcome).collect::<Vec<_>>().join("\n")
 }
 
+/// What needs a transaction that stays open, which a protocol that plans does not have.
+const HOLDING: [&str; 6] = ["BEGIN", "START TRANSACTION", "SAVEPOINT", "COMMIT", "ROLLBACK", "DECLARE"];
+
 fn sorted(answer: &str) -> String {
     let mut lines: Vec<_> = answer.lines().collect();
     lines.sort_unstable();
     lines.join("\n")
 }
 
-fn check<P: Protocol<Worker: Interactive>>(
-    name: &str,
-    corpus: &str,
-    answer: impl Fn(&mut Connection<P>, &str) -> String,
-) {
+fn check<P: Protocol>(name: &str, corpus: &str, answer: impl Fn(&mut Connection<P>, &str) -> String, is_planned: bool) {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
     let mut connection = Connection::open(&database).unwrap();
     let (mut count, mut wrong) = (0, Vec::new());
+    let mut holds = false;
     for block in corpus.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
         let is_unordered = block.starts_with("# any order");
         let block: Vec<_> = block.lines().filter(|line| !line.starts_with('#')).collect();
         let end = block.iter().position(|line| *line == "----").expect("each block has an answer");
         let (statements, wanted) = (block[..end].join("\n"), block[end + 1..].join("\n"));
         let ours = answer(&mut connection, &statements);
+        if ours.contains(&format!("under the protocol {} is not supported", P::NAME)) {
+            assert!(
+                is_planned && HOLDING.iter().any(|word| statements.to_uppercase().contains(word)),
+                "{name}: {statements}\n{ours}"
+            );
+            // What comes behind may be of the transaction that was not begun.
+            holds = true;
+            break;
+        }
         let is_right = if is_unordered { sorted(&ours) == sorted(&wanted) } else { ours == wanted };
         if !is_right {
             wrong.push(format!("{statements}\n  ours:   {ours}\n  wanted: {wanted}"));
         }
         count += 1;
     }
-    assert!(count > 20, "{name} has {count} blocks");
+    assert!(count > 20 || holds, "{name} has {count} blocks");
     assert!(wrong.is_empty(), "{name}, {}: {} of {count}\n{}", P::NAME, wrong.len(), wrong.join("\n"));
 }
 
@@ -147,9 +156,10 @@ macro_rules! corpus {
         #[test]
         fn $name() {
             let (name, corpus) = (stringify!($name), include_str!(concat!("corpus/", stringify!($name), ".txt")));
-            check::<Serial>(name, corpus, $answer);
-            check::<Cicada>(name, corpus, $answer);
-            check::<Maflingo>(name, corpus, $answer);
+            check::<Serial>(name, corpus, $answer, false);
+            check::<Cicada>(name, corpus, $answer, false);
+            check::<Maflingo>(name, corpus, $answer, false);
+            check::<Bohm>(name, corpus, $answer, true);
         }
     )*};
 }

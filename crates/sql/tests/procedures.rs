@@ -230,7 +230,7 @@ fn what_is_missing_is_refused_by_its_name() {
     }
     all(&mut connection, &["CREATE PROCEDURE p(n int) LANGUAGE sql AS ''"]);
     assert_eq!(code(&mut connection, "CREATE PROCEDURE p(n text) LANGUAGE sql AS ''"), "0A000");
-    assert_eq!(code(&mut connection, "EXPLAIN CALL p(1)"), "0A000");
+    assert_eq!(code(&mut connection, "EXPLAIN ANALYZE CALL p(1)"), "0A000");
 }
 
 /// What a record has must not depend on the way that an execution takes.

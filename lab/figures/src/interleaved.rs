@@ -40,6 +40,7 @@ impl<P: Protocol> Protocol for Interleaved<P> {
 
     type Options = Options<P::Options>;
     type Worker = InterleavedWorker<P::Worker>;
+    type Driven = polychron_engine::WholeOnly<InterleavedWorker<P::Worker>>;
 
     fn open(options: Self::Options, common: Common) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self { base: P::open(options.base, common)?, open: options.open.max(1) }))

@@ -36,6 +36,7 @@ impl StoreProtocol for OneLock {
 
     type Options = Options;
     type Worker = OneLockWorker;
+    type Driven = OneLockWorker;
     type Store = Store<RowRecords>;
 
     fn over(base: Base<Self::Store>, _: Options) -> Result<Self, Error> {

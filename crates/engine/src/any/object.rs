@@ -69,6 +69,7 @@ pub(super) trait WorkerObject: Send {
     fn counters(&self) -> &Counters;
     fn maintain(&mut self);
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
+    fn holds_transactions(&self) -> bool;
     fn last_abort(&self) -> Option<Abort>;
     fn waits_for_itself(&self) -> Option<Error>;
     fn is_nested(&self) -> bool;
@@ -80,6 +81,7 @@ pub(super) trait WorkerObject: Send {
 pub(super) trait Steps<W>: 'static {
     /// `protocol` is its name.
     fn begin<'w>(worker: &'w mut W, mode: Mode, protocol: &'static str) -> Result<Box<dyn End + 'w>, Error>;
+    fn holds_transactions(worker: &W) -> bool;
     fn last_abort(worker: &W) -> Option<Abort>;
     fn waits_for_itself(worker: &W) -> Option<Error>;
     fn is_nested(worker: &W) -> bool;
@@ -93,6 +95,10 @@ pub(super) struct Stepped;
 impl<W: Interactive> Steps<W> for Stepped {
     fn begin<'w>(worker: &'w mut W, mode: Mode, _: &'static str) -> Result<Box<dyn End + 'w>, Error> {
         Ok(Box::new(worker.begin(mode)?))
+    }
+
+    fn holds_transactions(worker: &W) -> bool {
+        worker.holds_transactions()
     }
 
     fn last_abort(worker: &W) -> Option<Abort> {
@@ -122,6 +128,10 @@ pub(super) struct Whole;
 impl<W> Steps<W> for Whole {
     fn begin<'w>(_: &'w mut W, _: Mode, protocol: &'static str) -> Result<Box<dyn End + 'w>, Error> {
         Err(Error::unsupported(protocol, "transactions that are driven step by step"))
+    }
+
+    fn holds_transactions(_: &W) -> bool {
+        false
     }
 
     fn last_abort(_: &W) -> Option<Abort> {
@@ -203,6 +213,10 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
 
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error> {
         S::begin(&mut self.worker, mode, self.protocol)
+    }
+
+    fn holds_transactions(&self) -> bool {
+        S::holds_transactions(&self.worker)
     }
 
     fn last_abort(&self) -> Option<Abort> {

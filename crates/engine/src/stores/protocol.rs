@@ -16,8 +16,8 @@ use crate::definitions::{Standing, StoredCatalog};
 use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{
-    Common, Configuration, IndexDefinition, Isolation, Metric, Protocol, Statistics, Storage, TableDefinition,
-    Versions, Worker, limits,
+    Common, Configuration, IndexDefinition, Interactive, Isolation, Metric, Protocol, Statistics, Storage,
+    TableDefinition, Versions, Worker, limits,
 };
 
 /// A protocol whose tables are [`StoreTable`]s: what differs between such protocols when a database is opened and entered, and when its tables and
@@ -36,6 +36,8 @@ pub trait StoreProtocol: Sized + Send + Sync + 'static {
     type Options: Knobs;
     /// A thread's access, which executes procedures.
     type Worker: Worker + 'static;
+    /// See [`Protocol::Driven`].
+    type Driven: Interactive + From<Self::Worker> + 'static;
     /// The representation of one index.
     type Store: Keyed + fmt::Debug + Send + Sync + 'static;
 
@@ -127,6 +129,7 @@ impl<P: StoreProtocol> Protocol for P {
 
     type Options = P::Options;
     type Worker = P::Worker;
+    type Driven = P::Driven;
 
     fn open(options: P::Options, common: Common) -> Result<Arc<Self>, Error> {
         let memory = Memory::new(P::memory_options(&options, &common)?)?;

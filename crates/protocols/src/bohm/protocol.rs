@@ -323,6 +323,7 @@ impl StoreProtocol for Bohm {
 
     type Options = Options;
     type Worker = BohmWorker;
+    type Driven = polychron_engine::WholeOnly<BohmWorker>;
     type Store = BohmStore;
 
     fn memory_options(options: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {

@@ -123,6 +123,7 @@ impl StoreProtocol for Cicada {
 
     type Options = Options;
     type Worker = CicadaWorker;
+    type Driven = CicadaWorker;
     type Store = Store;
 
     fn memory_options(options: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {

@@ -56,6 +56,7 @@ impl StoreProtocol for Hyper {
 
     type Options = Options;
     type Worker = HyperWorker;
+    type Driven = HyperWorker;
     type Store = Relation;
 
     fn over(base: Base<Relation>, options: Options) -> Result<Self, Error> {

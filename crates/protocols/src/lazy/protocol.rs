@@ -31,6 +31,7 @@ impl<B: LazyHost> Protocol for Lazy<B> {
 
     type Options = Options<B::Options>;
     type Worker = LazyWorker<B>;
+    type Driven = LazyWorker<B>;
 
     fn open(options: Options<B::Options>, common: Common) -> Result<Arc<Self>, Error> {
         let Options { mut base, resolution } = options;

@@ -54,6 +54,7 @@ impl StoreProtocol for Locking {
 
     type Options = Options;
     type Worker = LockingWorker;
+    type Driven = LockingWorker;
     type Store = Index;
 
     fn over(base: Base<Index>, options: Options) -> Result<Self, Error> {

@@ -106,6 +106,7 @@ impl StoreProtocol for Maflingo {
 
     type Options = Options;
     type Worker = MaflingoWorker;
+    type Driven = MaflingoWorker;
     type Store = Store;
 
     fn memory_options(_: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {

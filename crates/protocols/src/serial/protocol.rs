@@ -152,6 +152,7 @@ impl Protocol for Serial {
 
     type Options = Options;
     type Worker = SerialWorker;
+    type Driven = SerialWorker;
 
     fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
         let memory = Memory::new(common.memory.clone()).map_err(Error::from)?;

@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::Protocol;
 
 use super::Copy;
-use super::decoder::{Decoder, Progress};
+use super::decoder::{Batch, Decoder, Progress};
 use crate::connection::Connection;
 use crate::control::Modes;
 use crate::datum::OwnedDatum;
@@ -14,6 +14,7 @@ use crate::error::{SqlError, SqlState};
 use crate::interrupts::Running;
 use crate::parse::{self, Command};
 use crate::plan::{Node, Plan};
+use crate::session::Then;
 use crate::statement::Action;
 
 /// How much of what the client gives is looked at in one go.
@@ -24,7 +25,7 @@ const PIECE: usize = 64 << 10;
 /// The rows are those of one statement: all of them are there when [`CopyIn::finish`] has answered, and none if the copy fails or is dropped before. In a transaction that the client
 /// holds it behaves as other statements that fail: the transaction can only be rolled back, or to a savepoint.
 #[must_use = "nothing is copied before it is finished"]
-pub struct CopyIn<'c, P: Protocol<Worker: Interactive>> {
+pub struct CopyIn<'c, P: Protocol> {
     connection: &'c mut Connection<P>,
     plan: Arc<Plan>,
     decoder: Decoder,
@@ -33,15 +34,17 @@ pub struct CopyIn<'c, P: Protocol<Worker: Interactive>> {
     /// Whether it has failed or is finished, so that nothing is left to be given up.
     has_ended: bool,
     running: Option<Running>,
+    /// The batches of a planned transaction, which inserts all of them when it runs. Their values have gone there.
+    gathered: Vec<Batch>,
 }
 
-impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for CopyIn<'_, P> {
+impl<P: Protocol> std::fmt::Debug for CopyIn<'_, P> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("CopyIn").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// Begins a `COPY … FROM STDIN`, whose data the answer takes.
     ///
     /// # Errors
@@ -56,7 +59,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         }
         let (plan, decoder) = begun?;
         self.is_copying = true;
-        Ok(CopyIn { connection: self, plan, decoder, count: 0, has_ended: false, running })
+        Ok(CopyIn { connection: self, plan, decoder, count: 0, has_ended: false, running, gathered: Vec::new() })
     }
 
     /// A COPY that was leaked, or has panicked, has failed: nothing of it remains.
@@ -72,6 +75,9 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.session.drawn().take_postponed();
         // The transaction may have ended with the error already.
         let error = if self.session.is_open() { self.fail(error) } else { error };
+        if self.session.is_planned() {
+            self.session.roll_back();
+        }
         self.finish_definitions();
         error
     }
@@ -118,7 +124,7 @@ fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>),
     Ok((names, columns.collect()))
 }
 
-impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
+impl<P: Protocol> CopyIn<'_, P> {
     /// Takes more bytes of the data, which may end anywhere.
     ///
     /// # Errors
@@ -180,6 +186,9 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
     fn end(&mut self) -> Result<(), SqlError> {
         self.advance(true)?;
         self.insert()?;
+        if self.connection.session.is_planned() {
+            return self.run_gathered(None);
+        }
         self.connection.session.check_postponed(&self.connection.zone)?;
         if self.connection.session.is_explicit() {
             return Ok(());
@@ -201,6 +210,10 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
     /// The error of rows in front of one that cannot be read, if that comes first in PostgreSQL: rows are checked as they come, but keys are looked at in batches.
     fn first_error(&mut self, error: SqlError) -> SqlError {
         let checks = [SqlState::CHECK_VIOLATION, SqlState::NOT_NULL_VIOLATION];
+        if self.connection.session.is_planned() {
+            let inserted = self.insert();
+            return inserted.and_then(|()| self.run_gathered(Some(&error))).err().unwrap_or(error);
+        }
         match self.insert() {
             Err(earlier) if checks.contains(&earlier.state()) => earlier,
             _ => error,
@@ -213,12 +226,39 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
             return Ok(());
         }
         let values: Vec<_> = self.decoder.batch.values.iter().map(OwnedDatum::get).collect();
+        if self.connection.session.is_planned() {
+            self.connection.session.put((&self.plan, &values), Then::Answer, &self.connection.zone)?;
+            drop(values);
+            let mut batch = std::mem::take(&mut self.decoder.batch);
+            batch.values = Vec::new();
+            self.gathered.push(batch);
+            return Ok(());
+        }
         let inserted = self.connection.session.run((&self.plan, &values), &self.connection.zone);
         drop(values);
         let inserted = inserted.map_err(|error| self.decoder.in_batch(error));
         self.decoder.batch.clear();
         self.count += inserted?.count;
         Ok(())
+    }
+
+    /// Inserts the rows of all batches as one transaction, which fails with `last` if there is one. Its error is of a row in front of that, if such a one comes first
+    /// in PostgreSQL.
+    fn run_gathered(&mut self, last: Option<&SqlError>) -> Result<(), SqlError> {
+        let connection = &mut *self.connection;
+        let (ended, ran) = connection.session.commit_gathered(last, &connection.zone);
+        self.count = ran.outcomes.iter().map(|outcome| outcome.count).sum();
+        let Err(error) = ended else { return Ok(()) };
+        let is_early = ran.done + 1 < self.gathered.len();
+        let checks = [SqlState::CHECK_VIOLATION, SqlState::NOT_NULL_VIOLATION];
+        match last {
+            Some(last) if !is_early && !checks.contains(&error.state()) => Err(last.clone()),
+            _ if ran.done < self.gathered.len() => {
+                self.decoder.batch = self.gathered.swap_remove(ran.done);
+                Err(self.decoder.in_batch(error))
+            }
+            _ => Err(error),
+        }
     }
 
     /// The copy has failed.
@@ -233,14 +273,14 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
 }
 
 /// A copy that is not finished is given up.
-impl<P: Protocol<Worker: Interactive>> Drop for CopyIn<'_, P> {
+impl<P: Protocol> Drop for CopyIn<'_, P> {
     fn drop(&mut self) {
         self.give_up("it was given up");
     }
 }
 
 /// Errors are those of the copy, inside of one of [`io::ErrorKind::Other`].
-impl<P: Protocol<Worker: Interactive>> io::Write for CopyIn<'_, P> {
+impl<P: Protocol> io::Write for CopyIn<'_, P> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         CopyIn::write(self, bytes).map(|()| bytes.len()).map_err(io::Error::other)
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::Protocol;
 
 use super::input::copy_of;
 use super::options::{Format, Header, Options};
@@ -125,7 +125,7 @@ impl<'w> Encoder<'w> {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Connection<P> {
+impl<P: Protocol> Connection<P> {
     /// Runs a `COPY … TO STDOUT`, and gives its data to `out` in pieces while the query runs. The answer is the number of rows.
     ///
     /// A query that conflicts is run again as long as nothing was given, and otherwise fails: what was given is to be thrown away where the answer is an error.
@@ -161,6 +161,14 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             _ => Vec::new(),
         };
         let mut encoder = Encoder::new(options, (&table, &all), plan.columns(), self.zone.clone(), out)?;
+        if self.session.is_planned() {
+            let mut count = 0;
+            self.run_copied(&plan, &mut |row| {
+                count += 1;
+                encoder.row(row)
+            })?;
+            return encoder.end().map(|()| count);
+        }
         let is_own = !self.session.is_open();
         for attempt in 0.. {
             self.session.begin(Modes::default(), false)?;

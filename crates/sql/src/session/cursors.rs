@@ -42,14 +42,20 @@ impl<W: Interactive + 'static> Session<W> {
                 Ok(count) => {
                     block.script.push(plan, values, sum.finish(count));
                     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
-                    self.cursor_count += 1;
+                    let number = self.next_cursor();
                     let outcome = Outcome { columns, rows, ..Outcome::default() };
-                    self.cursors.push(Cursor::new(declare, outcome, bytes, self.cursor_count));
+                    self.cursors.push(Cursor::new(declare, outcome, bytes, number));
                     return Ok(());
                 }
                 Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
             }
         }
+    }
+
+    /// The number of a new cursor.
+    pub(crate) fn next_cursor(&mut self) -> u64 {
+        self.cursor_count += 1;
+        self.cursor_count
     }
 
     /// The transaction has ended: its cursors go, but for those that are held where it has committed.

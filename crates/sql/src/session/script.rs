@@ -187,7 +187,7 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Begins the engine's transaction again, and does again what it had done.
     pub(crate) fn resume(&mut self, zone: &Zone) -> Result<(), SqlError> {
-        if self.block.as_ref().is_none_or(|block| block.transaction.is_some()) {
+        if self.is_planned() || self.block.as_ref().is_none_or(|block| block.transaction.is_some()) {
             return Ok(());
         }
         match self.do_again(zone) {

@@ -257,6 +257,7 @@ impl Protocol for Witness {
 
     type Options = Options;
     type Worker = WitnessWorker;
+    type Driven = polychron_engine::WholeOnly<WitnessWorker>;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self(Serial::open(options, common)?)))

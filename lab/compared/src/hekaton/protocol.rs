@@ -38,6 +38,7 @@ impl StoreProtocol for Hekaton {
 
     type Options = Options;
     type Worker = HekatonWorker;
+    type Driven = HekatonWorker;
     type Store = Store;
 
     fn memory_options(_: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {

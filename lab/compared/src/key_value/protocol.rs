@@ -50,6 +50,7 @@ impl StoreProtocol for KeyValue {
 
     type Options = Options;
     type Worker = KeyValueWorker;
+    type Driven = KeyValueWorker;
     type Store = Entries;
 
     fn memory_options(_: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {

@@ -25,6 +25,7 @@ impl StoreProtocol for PartitionedStore {
 
     type Options = Options;
     type Worker = PartitionedWorker;
+    type Driven = PartitionedWorker;
     type Store = Index;
 
     fn memory_options(options: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {

@@ -1,0 +1,151 @@
+//! Texts of statements under a protocol that plans: they are gathered, and run as one transaction. What needs a transaction that stays open is refused.
+
+use sqlparser::ast;
+
+use crate::connection::Connection;
+use crate::control::{Control, Modes};
+use crate::cursors::{Cursor, Declare};
+use crate::datum::{Datum, OwnedDatum};
+use crate::error::{SqlError, SqlState};
+use crate::exec::{WORK_MEMORY, bytes_of};
+use crate::outcome::Outcome;
+use crate::parse::Command;
+use crate::plan::Plan;
+use crate::session::Then;
+use crate::statement::Action;
+use crate::types::Type;
+use polychron_engine::Protocol;
+
+/// Parameters of a text: their types, and their values.
+type Parameters<'p> = (&'p [Type], &'p [Datum<'p>]);
+
+impl<P: Protocol> Connection<P> {
+    /// The error of what needs an open transaction.
+    #[cold]
+    pub(crate) fn needs_block(&mut self, statement: &str) -> SqlError {
+        let name = self.database.protocol.name();
+        let error = SqlError::unsupported(format!("{statement} under the protocol {name}"));
+        self.fail(
+            error.with_hint("It plans whole transactions: put the statements into one text, or into a procedure."),
+        )
+    }
+
+    /// Runs the statements of a text, which have one that only reads or changes rows beside others, or none.
+    pub(crate) fn execute_whole(
+        &mut self,
+        commands: &[Command],
+        parameters: Parameters<'_>,
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
+        let (mut told, mut last) = (Vec::new(), None);
+        for command in commands {
+            match self.gather(command, parameters, commands.len() == 1) {
+                Ok(outcome) => told.push((outcome, self.session.gathered())),
+                Err(error) => {
+                    last = Some(error);
+                    break;
+                }
+            }
+        }
+        let kept = if last.is_none() { self.keep_tables() } else { Ok(()) };
+        let last = last.or(kept.err());
+        let (ended, ran) = self.session.commit_gathered(last.as_ref(), &self.zone);
+        let mut outcomes = ran.outcomes.into_iter();
+        // What a definition has gathered may fail, too.
+        for (outcome, _) in told.into_iter().take_while(|(_, end)| ended.is_ok() || *end <= ran.done) {
+            outcome.or_else(|| outcomes.next()).into_iter().for_each(&mut *answered);
+        }
+        ended
+    }
+
+    /// Does what a statement says that needs no transaction, or has it wait for that: then it is answered when that has run.
+    fn gather(
+        &mut self,
+        command: &Command,
+        parameters: Parameters<'_>,
+        is_alone: bool,
+    ) -> Result<Option<Outcome>, SqlError> {
+        if !is_alone && !self.session.is_open() && command.is_set() {
+            // A later statement that fails undoes it.
+            self.session.begin(Modes::default(), false)?;
+        }
+        let statement = match command {
+            Command::Sql(statement) => statement,
+            Command::Cursor(cursor) => return self.run_cursor(cursor, parameters, is_alone).map(Some),
+            Command::Copy(copy) => return Err(copy.needs_stream()),
+        };
+        if let Some(control) = Control::of(statement)? {
+            return self.control_whole(control).map(Some);
+        }
+        if let Some(set) = self.set(statement) {
+            return set.map(Some);
+        }
+        self.gather_statement(statement, parameters)
+    }
+
+    fn gather_statement(
+        &mut self,
+        statement: &ast::Statement,
+        (types, values): Parameters<'_>,
+    ) -> Result<Option<Outcome>, SqlError> {
+        let bound = self.bind(statement, crate::connection::Parameters { types, values })?;
+        match bound.action {
+            Action::Run(plan) => {
+                self.session.begin(Modes::default(), false)?;
+                self.session.put((&plan.into(), values), Then::Answer, &self.zone).map(|()| None)
+            }
+            Action::Define(definition) => self.define(statement, *definition).map(Some),
+            Action::Skip { tag, notice } => Ok(Some(Outcome { notices: vec![notice], ..Outcome::tagged(tag) })),
+        }
+    }
+
+    fn control_whole(&mut self, control: Control) -> Result<Outcome, SqlError> {
+        match &control {
+            Control::Begin { tag, .. } => Err(self.needs_block(tag)),
+            Control::Savepoint(_) => Err(self.needs_block("SAVEPOINT")),
+            Control::Release(_) => Err(self.needs_block("RELEASE SAVEPOINT")),
+            Control::RollBackTo(_) => Err(self.needs_block("ROLLBACK TO SAVEPOINT")),
+            Control::Commit { .. } if self.session.is_open() => Err(self.needs_block("COMMIT among other statements")),
+            Control::RollBack { .. } if self.session.is_open() => {
+                Err(self.needs_block("ROLLBACK among other statements"))
+            }
+            _ => self.control(control),
+        }
+    }
+
+    /// Runs a query as a transaction, and gives its rows to `each` when that has committed.
+    pub(crate) fn run_copied(
+        &mut self,
+        plan: &Plan,
+        each: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut answer = Outcome::default();
+        self.session.run_all(&[(plan, &[])], None, &self.zone, &mut |outcome| answer = outcome)?;
+        answer.rows.iter().try_for_each(|row| each(&row.iter().map(OwnedDatum::get).collect::<Vec<_>>()))
+    }
+
+    /// Declares a cursor that outlives its transaction.
+    pub(crate) fn declare_whole(
+        &mut self,
+        declare: &Declare,
+        (plan, values): (&Plan, &[Datum<'_>]),
+        is_alone: bool,
+    ) -> Result<Outcome, SqlError> {
+        if !is_alone {
+            return Err(self.needs_block("DECLARE CURSOR among other statements"));
+        }
+        let mut answer = Outcome::default();
+        self.session.run_all(&[(plan, values)], None, &self.zone, &mut |outcome| answer = outcome)?;
+        let of = |row: &Vec<OwnedDatum>| bytes_of(&row.iter().map(OwnedDatum::get).collect::<Vec<_>>());
+        let bytes = answer.rows.iter().map(of).sum::<usize>();
+        if bytes > WORK_MEMORY.saturating_sub(self.session.cursors.iter().map(|cursor| cursor.bytes).sum()) {
+            let detail = format!("The cursors of a session take at most {WORK_MEMORY} bytes.");
+            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail));
+        }
+        let number = self.session.next_cursor();
+        let mut cursor = Cursor::new(declare, answer, bytes, number);
+        cursor.has_survived = true;
+        self.session.cursors.push(cursor);
+        Ok(Outcome::tagged("DECLARE CURSOR"))
+    }
+}
