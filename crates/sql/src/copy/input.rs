@@ -49,10 +49,11 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     pub fn copy_in(&mut self, text: &str) -> Result<CopyIn<'_, P>, SqlError> {
         self.session.check_thread()?;
         let running = self.begin_statement();
-        let begun = Running::hold(running.as_ref(), || self.begin_copy(text));
-        let begun = begun.map_err(|error| self.fail(error));
+        let begun = Running::hold(running.as_ref(), || self.wake(text).map(|()| self.begin_copy(text)));
+        let begun = begun?.map_err(|error| self.fail(error));
         if begun.is_err() {
             self.finish_definitions();
+            self.session.rest();
         }
         let (plan, decoder) = begun?;
         self.is_copying = true;
@@ -73,6 +74,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         // The transaction may have ended with the error already.
         let error = if self.session.is_open() { self.fail(error) } else { error };
         self.finish_definitions();
+        self.session.rest();
         error
     }
 
@@ -152,6 +154,7 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
             Ok(()) => {
                 (self.has_ended, self.connection.is_copying) = (true, false);
                 self.connection.finish_definitions();
+                self.connection.session.rest();
                 Ok(self.count)
             }
             Err(error) => Err(self.fail(error)),
