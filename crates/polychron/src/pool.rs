@@ -94,6 +94,17 @@ impl<P: Protocol> fmt::Debug for Loan<P> {
     }
 }
 
+/// Workers for those who give them back when they have nothing to do. Dropped behind the last of them.
+#[cfg(feature = "sql")]
+pub(crate) struct Source<P: Protocol> {
+    pool: Weak<Shared<P>>,
+    /// The last use of a database ends its log.
+    #[cfg(feature = "durability")]
+    _home: Option<crate::durable::Home>,
+    /// Behind the workers.
+    protocol: Arc<P>,
+}
+
 /// Tells the pool that a slot is free; dropped behind the worker that had it.
 pub(crate) struct Slot<P: Protocol>(Weak<Shared<P>>);
 
@@ -350,6 +361,17 @@ impl<P: Protocol> Pool<P> {
         }
     }
 
+    /// Workers as [`Pool::take`] gives them.
+    #[cfg(feature = "sql")]
+    pub(crate) fn source(&self, protocol: &Arc<P>) -> Source<P> {
+        Source {
+            pool: Arc::downgrade(&self.0),
+            #[cfg(feature = "durability")]
+            _home: self.home().cloned(),
+            protocol: protocol.clone(),
+        }
+    }
+
     /// What to drop behind a worker that was taken.
     pub(crate) fn slot(&self) -> Slot<P> {
         Slot(Arc::downgrade(&self.0))
@@ -429,6 +451,31 @@ impl<P: Protocol> Drop for Borrowed<'_, P> {
         {
             shared.hand_on(worker);
         }
+    }
+}
+
+#[cfg(feature = "sql")]
+impl<P: Protocol> polychron_sql::Workers<P::Driven> for Source<P> {
+    fn take(&self) -> Result<P::Driven, Error> {
+        let worker = match self.pool.upgrade() {
+            Some(shared) => Pool(shared).take(&self.protocol),
+            // The database itself is gone, and with it all who may wait.
+            None => self.protocol.worker(),
+        };
+        worker.map(Into::into)
+    }
+
+    fn give_back(&self, worker: Box<P::Driven>) {
+        drop(worker);
+        self.pool.upgrade().iter().for_each(|shared| shared.slot_is_free(0));
+    }
+}
+
+/// A connection gives its last worker back without saying so.
+#[cfg(feature = "sql")]
+impl<P: Protocol> Drop for Source<P> {
+    fn drop(&mut self) {
+        self.pool.upgrade().iter().for_each(|shared| shared.slot_is_free(0));
     }
 }
 

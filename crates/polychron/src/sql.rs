@@ -42,14 +42,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::time::Duration;
 use std::{fmt, io};
 
 use polychron_engine::Protocol;
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
-    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, Notice, Outcome, OwnedDatum,
-    Parameters, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error, SqlState, ToSql, Type,
+    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, Notice, Outcome,
+    OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error,
+    SqlState, ToSql, Type, park_idle,
 };
 
 use crate::Database;
@@ -66,7 +68,7 @@ impl<P: Protocol> fmt::Debug for Connection<P> {
 }
 
 impl<P: Protocol> Database<P> {
-    /// A connection for statements in SQL; see [`crate::sql`]. It has a worker for itself, as a session has.
+    /// A connection for statements in SQL; see [`crate::sql`]. It has a worker for itself, as a session has, unless it is [parked](Connection::park).
     ///
     /// ```
     /// let database = polychron::Database::in_memory()?;
@@ -82,14 +84,8 @@ impl<P: Protocol> Database<P> {
     /// [`SqlState::TOO_MANY_CONNECTIONS`] when all slots of workers are taken.
     pub fn sql(&self) -> Result<Connection<P>, Error> {
         let tables = self.sql.get_or_init(|| SqlDatabase::open(self.protocol.clone()));
-        let worker = self.pool.take(&self.protocol).map_err(Error::from)?;
-        // Behind the worker: its slot, then the last use of a database, which ends its log, and then the protocol, as a session has them.
-        #[cfg(feature = "durability")]
-        let needs = (self.pool.slot(), self.pool.home().cloned(), self.protocol.clone());
-        #[cfg(not(feature = "durability"))]
-        let needs = (self.pool.slot(), self.protocol.clone());
-        let answers = self.answers.clone();
-        Ok(Connection(polychron_sql::Connection::with_worker(tables, worker, answers, Some(Box::new(needs)))))
+        let (answers, workers) = (self.answers.clone(), self.pool.source(&self.protocol));
+        polychron_sql::Connection::with_workers(tables, answers, Box::new(workers)).map(Connection)
     }
 }
 
@@ -218,6 +214,43 @@ impl<P: Protocol> Connection<P> {
     /// ```
     pub fn cancel_handle(&mut self) -> CancelHandle {
         self.0.cancel_handle()
+    }
+
+    /// Parks the transaction that the client holds: it has no worker, locks and snapshot any longer. The next statement, in whatever thread it comes, has it run again, and
+    /// fails with [`SqlState::SERIALIZATION_FAILURE`] where something else would have been answered. What cannot be run again stays as it is. A connection without a transaction
+    /// gives its worker back, so a program can have more connections than workers.
+    ///
+    /// `SET park_after` says after which time of silence that is done by itself, when the transaction's thread uses any connection or calls [`park_idle`]; 100 ms at first, 0 for never.
+    ///
+    /// ```
+    /// # use polychron::sql::{KeptBecause, Parking};
+    /// # let database = polychron::Database::in_memory()?;
+    /// let mut connection = database.sql()?;
+    /// connection.execute("CREATE TABLE note (id int PRIMARY KEY)", ())?;
+    /// connection.execute("BEGIN", ())?;
+    /// connection.execute("INSERT INTO note VALUES (1)", ())?;
+    /// assert_eq!(connection.park(), Parking::Parked);
+    /// connection.execute("INSERT INTO note VALUES (2)", ())?; // behind the first one, which is there again
+    /// connection.execute("SAVEPOINT s", ())?;
+    /// connection.execute("ROLLBACK TO s", ())?;
+    /// assert_eq!(connection.park(), Parking::Kept(KeptBecause::RunsOnce));
+    /// connection.execute("COMMIT", ())?;
+    /// assert_eq!(connection.park(), Parking::NoTransaction);
+    /// assert_eq!(connection.query("SELECT count(*) FROM note", ())?.only::<(i64,)>()?, (2,));
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    pub fn park(&mut self) -> Parking {
+        self.0.park()
+    }
+
+    /// As [`Connection::park`], where the transaction has heard nothing for `park_after`. For whoever has many connections, to be called now and then.
+    pub fn park_idle(&mut self) -> Parking {
+        self.0.park_idle()
+    }
+
+    /// How long the transaction that the client holds has heard nothing, if it holds one.
+    pub fn idle_for(&self) -> Option<Duration> {
+        self.0.idle_for()
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.

@@ -1,6 +1,5 @@
 //! Connections: texts of statements, one after the other.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use polychron_base::clock::Duration;
@@ -16,6 +15,7 @@ use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Notice, Outcome};
+use crate::parking::Workers;
 use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
@@ -72,23 +72,24 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// All of the protocol's workers are in use.
     pub fn open(database: &Arc<SqlDatabase<P>>) -> Result<Self, SqlError> {
-        let worker = database.protocol.worker().map_err(SqlError::of_engine)?;
         let answers = Answers::new(database.protocol.storage().journal().clone());
-        Ok(Self::with_worker(database, worker, answers, None))
+        Self::with_workers(database, answers, Box::new(database.protocol.clone()))
     }
 
-    /// A connection that has this worker, and waits for what `answers` says before it answers. `needs` is dropped behind the worker.
-    pub fn with_worker(
+    /// A connection with workers from here, which waits for what `answers` says before it answers. `workers` is dropped behind the worker.
+    ///
+    /// # Errors
+    /// There is no worker.
+    pub fn with_workers(
         database: &Arc<SqlDatabase<P>>,
-        worker: P::Worker,
         answers: Answers,
-        needs: Option<Box<dyn Any + Send + Sync>>,
-    ) -> Self {
+        workers: Box<dyn Workers<P::Driven>>,
+    ) -> Result<Self, SqlError> {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
-        let (session, cache) = (Session::new(worker.into(), answers, needs), Cache::default());
+        let (session, cache) = (Session::new(answers, workers, &slot)?, Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
-        Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, changed }
+        Ok(Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, changed })
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -128,7 +129,7 @@ impl<P: Protocol> Connection<P> {
             .unzip();
         let parameters = Parameters { types: &types, values: &values };
         let unwound = Unwound(self);
-        let ended = unwound.0.limited(|connection| connection.execute_text(text, parameters, answered));
+        let ended = unwound.0.limited(text, |connection| connection.execute_text(text, parameters, answered));
         // It has not unwound.
         std::mem::forget(unwound);
         self.finish_definitions();
@@ -144,7 +145,6 @@ impl<P: Protocol> Connection<P> {
         parameters: Parameters<'_>,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
-        self.session.check_thread()?;
         let commands = crate::parse::commands(text).map_err(|error| self.session.fail(error.into()))?;
         if !self.session.is_open()
             && let Some(statements) = commands.iter().map(Command::plain).collect::<Option<Vec<_>>>()
@@ -437,13 +437,14 @@ impl<P: Protocol> Connection<P> {
             "transaction_isolation" => "serializable".to_owned(),
             "transaction_read_only" if self.session.is_read_only() => "on".to_owned(),
             "transaction_read_only" => "off".to_owned(),
-            "lock_timeout" => shown_time(self.lock_timeout),
-            "statement_timeout" => shown_time(self.interrupts.timeout),
             "replay" => if self.session.is_replayed { "on" } else { "off" }.to_owned(),
-            _ => {
-                let message = format!("unrecognized configuration parameter \"{name}\"");
-                return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
-            }
+            _ => match self.settings().time(name) {
+                Some(time) => shown_time(*time),
+                None => {
+                    let message = format!("unrecognized configuration parameter \"{name}\"");
+                    return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
+                }
+            },
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
         Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })

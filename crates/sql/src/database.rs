@@ -114,7 +114,8 @@ impl<P: Protocol> SqlDatabase<P> {
                 slot.note_closed();
                 has_closed = true;
             }
-            !self.gates.are_used(tables, slot.session) || left_out(Step::AwaitUsers)
+            let is_free = !self.gates.are_used(tables, slot.session) && self.gates.take(tables, slot.session);
+            is_free || left_out(Step::AwaitUsers)
         });
         if ended.is_err() && has_closed {
             self.open_again(slot);

@@ -15,7 +15,7 @@ use crate::definitions::{Definitions, Kept};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
-use crate::session::Then;
+use crate::session::{PARK_AFTER, Then};
 use crate::statement::{Action, Definition, NewObject, Statement};
 use crate::types::Type;
 
@@ -42,7 +42,14 @@ type Made = (Vec<(String, Object)>, Vec<Plan>);
 /// The time that a setting is given: `None` for 0, which means without end.
 fn duration(name: &str, text: &str) -> Result<Option<Duration>, SqlError> {
     if text == "default" {
-        return Ok(if name == "lock_timeout" { Some(LOCK_TIMEOUT) } else { None });
+        return Ok(match name {
+            "lock_timeout" => Some(LOCK_TIMEOUT),
+            "park_after" => Some(PARK_AFTER),
+            _ => None,
+        });
+    }
+    if name == "park_after" && text == "off" {
+        return Ok(None);
     }
     let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let invalid = || wrong(format!("invalid value for parameter \"{name}\": \"{text}\""));
@@ -178,7 +185,7 @@ impl<P: Protocol> Connection<P> {
                 self.change_settings(false, |settings| settings.is_replayed = is_replayed);
                 Some(Ok(Outcome::tagged("SET")))
             }
-            (name @ ("lock_timeout" | "statement_timeout"), [time]) => {
+            (name, [time]) if self.settings().time(name).is_some() => {
                 let time = match duration(name, time) {
                     Ok(time) => time,
                     Err(error) => return Some(Err(self.fail(error))),
@@ -188,10 +195,7 @@ impl<P: Protocol> Connection<P> {
                     let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
                     return Some(Ok(Outcome { notices, ..Outcome::tagged("SET") }));
                 }
-                let is_of_locks = name == "lock_timeout";
-                self.change_settings(is_local, |settings| {
-                    *if is_of_locks { &mut settings.lock_timeout } else { &mut settings.statement_timeout } = time;
-                });
+                self.change_settings(is_local, |settings| settings.time(name).into_iter().for_each(|it| *it = time));
                 Some(Ok(Outcome::tagged("SET")))
             }
             _ => None,

@@ -107,6 +107,7 @@ states! {
     TOO_MANY_COLUMNS "54011" "More columns than a table may have.";
     NOT_IN_PREREQUISITE_STATE "55000" "The object is not ready for this.";
     LOCK_NOT_AVAILABLE "55P03" "Other transactions use the table, for longer than was to be waited.";
+    IDLE_IN_TRANSACTION_TIMEOUT "25P03" "A held transaction has heard nothing for too long, and is rolled back.";
     QUERY_CANCELED "57014" "Cancelled, or beyond its time.";
     IO_ERROR "58030" "The files failed.";
     RAISE_EXCEPTION "P0001" "What a procedure raises.";

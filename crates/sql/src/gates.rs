@@ -15,6 +15,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::publish;
 
 use crate::error::{SqlError, SqlState};
+use crate::resident;
 
 /// How long a wait looks away.
 const NAP: Duration = Duration::from_millis(2);
@@ -32,8 +33,10 @@ pub(crate) struct Gates {
 pub(crate) struct Slot {
     /// The session's number; no other one has it.
     pub(crate) session: u64,
-    /// 1 while the noted tables are in use.
+    /// [`IN_USE`] while the noted tables are in use, [`PARKED`] while they are those of a transaction that is parked, or 0.
     in_use: AtomicU64,
+    /// The transaction is parked, and a definition has taken one of its tables. Changed under the lock of the tables.
+    is_outdated: AtomicBool,
     /// The bound statement whose tables are noted, and no others; or 0. Here and below only the session looks.
     noted: AtomicU64,
     /// How many statements the session has bound.
@@ -43,14 +46,17 @@ pub(crate) struct Slot {
     tables: Mutex<Vec<TableId>>,
 }
 
+const IN_USE: u64 = 1;
+const PARKED: u64 = 2;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Slot {
     fn new(session: u64) -> Self {
-        let (in_use, noted, bound, has_closed, tables) = Default::default();
-        Self { session, in_use, noted, bound, has_closed, tables }
+        let (in_use, is_outdated, noted, bound, has_closed, tables) = Default::default();
+        Self { session, in_use, is_outdated, noted, bound, has_closed, tables }
     }
 
     /// The number of a statement that the session binds.
@@ -61,7 +67,46 @@ impl Slot {
 
     fn is_in_use(&self) -> bool {
         // Acquire: pairs with the release by which a transaction ends.
-        self.in_use.load(Ordering::Acquire) == 1
+        self.in_use.load(Ordering::Acquire) == IN_USE
+    }
+
+    /// The transaction is parked: definitions may take its tables.
+    pub(crate) fn park(&self) {
+        let _tables = lock(&self.tables);
+        if self.is_in_use() {
+            // Release: as where it ends.
+            self.in_use.store(PARKED, Ordering::Release);
+        }
+    }
+
+    /// The transaction goes on that was parked, with its tables in use, unless a definition has taken one of them.
+    pub(crate) fn unpark(&self) -> bool {
+        let _tables = lock(&self.tables);
+        // Relaxed: under the lock, as where it is set.
+        if self.is_outdated.swap(false, Ordering::Relaxed) {
+            self.end();
+            return false;
+        }
+        if self.in_use.load(Ordering::Relaxed) == PARKED {
+            publish(&self.in_use, IN_USE);
+        }
+        true
+    }
+
+    /// A definition takes tables, unless the transaction uses one of them. One that is parked does not go on with them.
+    fn give_up(&self, tables: &[TableId]) -> bool {
+        let own = lock(&self.tables);
+        let is_used = own.iter().any(|table| tables.contains(table));
+        match self.in_use.load(Ordering::Acquire) {
+            IN_USE => !is_used,
+            PARKED => {
+                if is_used {
+                    self.is_outdated.store(true, Ordering::Relaxed);
+                }
+                true
+            }
+            _ => true,
+        }
     }
 
     /// Notes tables, and tells how many there were before.
@@ -78,7 +123,7 @@ impl Slot {
             }
         }
         drop(own);
-        publish(&self.in_use, 1);
+        publish(&self.in_use, IN_USE);
         before
     }
 
@@ -94,7 +139,7 @@ impl Slot {
         if self.is_in_use() {
             return usize::MAX;
         }
-        publish(&self.in_use, 1);
+        publish(&self.in_use, IN_USE);
         0
     }
 
@@ -119,6 +164,11 @@ impl Slot {
 
     /// The transaction has ended; whether it has closed tables.
     pub(crate) fn clear(&self) -> bool {
+        if self.in_use.load(Ordering::Relaxed) == PARKED {
+            let _tables = lock(&self.tables);
+            self.is_outdated.store(false, Ordering::Relaxed);
+            self.end();
+        }
         self.end();
         let has_closed = self.has_closed.load(Ordering::Relaxed);
         if has_closed {
@@ -156,6 +206,13 @@ impl Gates {
         others.any(|slot| slot.uses(tables))
     }
 
+    /// Takes tables from the parked transactions of other sessions, unless one of the tables is in use.
+    pub(crate) fn take(&self, tables: &[TableId], session: u64) -> bool {
+        let sessions = lock(&self.sessions);
+        let mut others = sessions.1.iter().filter_map(Weak::upgrade).filter(|slot| slot.session != session);
+        others.all(|slot| slot.give_up(tables))
+    }
+
     /// Waits until this holds, for as long as `time` says.
     pub(crate) fn wait(&self, time: Option<Duration>, mut holds: impl FnMut() -> bool) -> Result<(), SqlError> {
         let own = time.map(Limits::timeout);
@@ -166,6 +223,8 @@ impl Gates {
                 let message = "canceling statement due to lock timeout";
                 return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
             }
+            // One of this thread's own may be waited for.
+            resident::park_idle();
             let guard = lock(&self.changed.0);
             drop(self.changed.1.wait_timeout(guard, NAP));
         }
@@ -210,6 +269,29 @@ mod tests {
         slot.leave(0);
         assert_eq!(used(), [false, false]);
         assert_eq!((slot.enter_again(&[ONE], 1), used()), (0, [true, false]));
+    }
+
+    #[test]
+    fn a_parked_transaction_gives_its_tables_up() {
+        let gates = Gates::default();
+        let slot = gates.admit();
+        slot.enter(&[ONE]);
+        assert!(!gates.take(&[ONE], 0), "it is in use");
+        slot.park();
+        assert!(!gates.are_used(&[ONE], 0) && gates.take(&[OTHER], 0) && slot.unpark());
+        assert!(gates.are_used(&[ONE], 0), "it goes on with its table");
+        slot.park();
+        assert!(gates.take(&[ONE], slot.session) && slot.unpark(), "nobody takes tables from itself");
+        slot.park();
+        assert!(gates.take(&[ONE], 0) && !slot.unpark());
+        assert!(!gates.are_used(&[ONE], 0));
+        // The next transaction begins as any other.
+        slot.enter(&[ONE]);
+        slot.park();
+        assert!(gates.take(&[ONE], 0) && !slot.clear());
+        slot.enter(&[ONE]);
+        slot.park();
+        assert!(slot.unpark());
     }
 
     #[test]

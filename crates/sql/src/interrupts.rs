@@ -103,9 +103,19 @@ impl<P: Protocol> Connection<P> {
         self.interrupts.begin()
     }
 
-    /// Runs a statement within its limits.
-    pub(crate) fn limited<O>(&mut self, work: impl FnOnce(&mut Self) -> Result<O, SqlError>) -> Result<O, SqlError> {
+    /// Runs a statement within its limits. A transaction that is parked is run again before; behind it, the transaction rests.
+    pub(crate) fn limited<O>(
+        &mut self,
+        text: &str,
+        work: impl FnOnce(&mut Self) -> Result<O, SqlError>,
+    ) -> Result<O, SqlError> {
+        self.session.check_thread()?;
         let running = self.begin_statement();
-        Running::hold(running.as_ref(), || work(self))
+        let ended = Running::hold(running.as_ref(), || {
+            self.wake(text)?;
+            work(self)
+        });
+        self.session.rest();
+        ended
     }
 }

@@ -107,9 +107,11 @@ impl<P: Protocol> Connection<P> {
     pub fn prepare(&mut self, text: &str) -> Result<Prepared, SqlError> {
         self.session.check_thread()?;
         self.end_leaked_copy();
+        self.wake(text)?;
         let bound = self.bound_text(text);
         let bound = bound.map_err(|error| self.fail(error));
         self.finish_definitions();
+        self.session.rest();
         let bound = bound?;
         Ok(Prepared { text: text.into(), bound })
     }
@@ -119,8 +121,7 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// As [`Connection::execute`]; and values of parameters that do not fit the types which the text gives them.
     pub fn answer(&mut self, text: &str, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
-        self.session.check_thread()?;
-        let ended = self.limited(|connection| {
+        let ended = self.limited(text, |connection| {
             let known = connection.cache.bound.get(text).filter(|bound| connection.may_run(bound)).cloned();
             match known.map_or_else(|| connection.bound_text(text), |bound| Ok(Some(bound))) {
                 Ok(Some(bound)) => connection.run_bound(&bound, parameters),
@@ -148,8 +149,8 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// As there.
     pub fn answer_prepared(&mut self, prepared: &mut Prepared, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
-        self.session.check_thread()?;
-        let ended = self.limited(|connection| {
+        let text = prepared.text.clone();
+        let ended = self.limited(&text, |connection| {
             let is_ready = prepared.bound.as_ref().is_some_and(|bound| connection.may_run(bound));
             // It comes back when it has run.
             let bound = if is_ready { Ok(prepared.bound.take()) } else { connection.bound_text(&prepared.text) };

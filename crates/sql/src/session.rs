@@ -10,14 +10,15 @@
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
 mod cursors;
+mod parking;
 mod replay;
 mod script;
 mod whole;
 
-use std::any::Any;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use polychron_base::clock::Duration;
 use polychron_engine::mutations::left_out;
 use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::redo::Answers;
@@ -31,9 +32,11 @@ use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
 use crate::exec::foreign_keys::run_deferred;
 use crate::explain::Conflicts;
+use crate::gates::Slot;
 use crate::outcome::Outcome;
+use crate::parking::Workers;
 use crate::plan::Plan;
-use crate::resident::{self, Resident};
+use crate::resident::{self, Resident, now_ns};
 use crate::rows::Rows;
 use crate::sequences::Drawn;
 use crate::settings::Saved;
@@ -42,18 +45,18 @@ use crate::steps::Step;
 use crate::tape::{Tape, lend};
 use crate::text::Zone;
 
+pub(crate) use parking::PARK_AFTER;
+use parking::Parker;
+pub use parking::{KeptBecause, Parking};
 use script::{Mark, Script};
 pub(crate) use whole::Then;
 
 /// Where a transaction that ends leaves the worker.
 struct Home<W> {
     worker: Mutex<Option<Box<W>>>,
-    /// What has to be there as long as the worker is; dropped behind it.
-    _needs: Option<Needs>,
+    /// Where workers come from; dropped behind the worker.
+    source: Box<dyn Workers<W>>,
 }
-
-/// What outlives a worker.
-pub(crate) type Needs = Box<dyn Any + Send + Sync>;
 
 struct Return<W>(Arc<Home<W>>);
 
@@ -88,6 +91,10 @@ struct Block<W: Interactive + 'static> {
     gathered_bytes: usize,
     /// The latest statement has named what is newer than the engine's transaction, which was begun again.
     was_outdated: bool,
+    /// When its latest statement has ended.
+    rests_since: u64,
+    /// When it is rolled back, if it hears nothing.
+    ends_at: u64,
 }
 
 impl<W: Interactive + 'static> Block<W> {
@@ -104,6 +111,7 @@ pub(crate) struct Session<W: Interactive + 'static> {
     worker: Option<Box<W>>,
     /// Behind the worker.
     home: Arc<Home<W>>,
+    parker: Arc<Parker<W>>,
     answers: Answers,
     block: Option<Block<W>>,
     scratch: Scratch,
@@ -112,6 +120,10 @@ pub(crate) struct Session<W: Interactive + 'static> {
     drawn: Arc<Drawn>,
     /// Whether a transaction that conflicts is run again.
     pub(crate) is_replayed: bool,
+    /// How long its transactions hear nothing before they are parked; `None`: they are not.
+    pub(crate) park_after: Option<Duration>,
+    /// How long they hear nothing before they are rolled back.
+    pub(crate) idle_timeout: Option<Duration>,
     pub(crate) cursors: Vec<Cursor>,
     /// How many cursors were declared.
     cursor_count: u64,
@@ -148,22 +160,46 @@ const AT_HOME: &str = "a transaction gives the worker back when it ends";
 const HERE: &str = "`check_thread` has found the transaction here";
 
 impl<W: Interactive + 'static> Session<W> {
-    /// `needs` is dropped behind the worker.
-    pub(crate) fn new(worker: W, answers: Answers, needs: Option<Needs>) -> Self {
-        let home = Arc::new(Home { worker: Mutex::default(), _needs: needs });
+    pub(crate) fn new(answers: Answers, source: Box<dyn Workers<W>>, slot: &Arc<Slot>) -> Result<Self, SqlError> {
+        let worker = source.take().map_err(SqlError::of_engine)?;
         let drawn = if worker.holds_transactions() { Drawn::default() } else { Drawn::planned() };
+        let home = Arc::new(Home { worker: Mutex::default(), source });
+        let parker = Parker::new(&home, slot);
         let (ended, drawn, scratch) = (None, Arc::new(drawn), Scratch::default());
         let (worker, is_replayed) = (Some(Box::new(worker)), true);
         let (cursors, cursor_count) = (Vec::new(), 0);
-        Self { worker, home, answers, block: None, scratch, ended, drawn, is_replayed, cursors, cursor_count }
+        let (park_after, idle_timeout) = (Some(PARK_AFTER), None);
+        Ok(Self {
+            worker,
+            home,
+            parker,
+            answers,
+            block: None,
+            scratch,
+            ended,
+            drawn,
+            is_replayed,
+            park_after,
+            idle_timeout,
+            cursors,
+            cursor_count,
+        })
     }
 
-    /// The worker, which no transaction has.
-    fn worker(&mut self) -> &mut Option<Box<W>> {
+    /// The worker, which no transaction has, if it was not given back.
+    fn worker_at_home(&mut self) -> Option<&mut Box<W>> {
         if self.worker.is_none() {
             self.worker = self.home.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
-        &mut self.worker
+        self.worker.as_mut()
+    }
+
+    /// The worker, which no transaction has. One that was given back is replaced.
+    fn worker(&mut self) -> Result<&mut Box<W>, SqlError> {
+        if self.worker_at_home().is_none() {
+            self.worker = Some(Box::new(self.home.source.take().map_err(SqlError::of_engine)?));
+        }
+        Ok(self.worker.as_mut().expect(AT_HOME))
     }
 
     /// Whether statements can be answered in this thread.
@@ -172,7 +208,7 @@ impl<W: Interactive + 'static> Session<W> {
     /// The open transaction is in another one.
     pub(crate) fn check_thread(&self) -> Result<(), SqlError> {
         let transaction = self.block.as_ref().and_then(|block| block.transaction.as_ref());
-        if transaction.is_none_or(Resident::is_here) {
+        if transaction.is_none_or(|transaction| transaction.is_here() || transaction.is_parked()) {
             return Ok(());
         }
         Err(SqlError::unsupported("a statement in another thread than that of its transaction"))
@@ -190,9 +226,11 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Begins a transaction of the engine, which stays in this thread.
     fn begin_held(&mut self) -> Result<Resident<Held<W>>, Failure> {
-        let worker = self.worker().take().expect(AT_HOME);
+        self.worker()?;
+        let worker = self.worker.take().expect(AT_HOME);
         let begun = Open::own(worker, Return(self.home.clone()), &self.answers, Mode::ReadWrite)?;
-        Resident::new(begun).map_err(|_| SqlError::unsupported("a transaction at the end of a thread").into())
+        Resident::new(begun, self.parker.clone())
+            .map_err(|_| SqlError::unsupported("a transaction at the end of a thread").into())
     }
 
     /// Whether a transaction is open, or has failed and was not ended.
@@ -218,7 +256,7 @@ impl<W: Interactive + 'static> Session<W> {
         if let Some(block) = &mut self.block {
             block.is_explicit |= is_explicit;
         } else {
-            resident::drop_abandoned();
+            resident::maintain();
             let transaction = if self.is_planned() { None } else { Some(self.begin_held().map_err(error_of)?) };
             self.block = Some(Block {
                 transaction,
@@ -233,6 +271,8 @@ impl<W: Interactive + 'static> Session<W> {
                 gathered: Vec::new(),
                 gathered_bytes: 0,
                 was_outdated: false,
+                rests_since: now_ns(),
+                ends_at: u64::MAX,
             });
             self.drawn.begin();
         }
@@ -311,10 +351,10 @@ impl<W: Interactive + 'static> Session<W> {
         if self.is_planned() {
             return self.run_all_whole(plans, last, zone, answered);
         }
-        resident::drop_abandoned();
+        resident::maintain();
         let (now, mut outcomes) = (Now::At(now()), Vec::new());
         let drawn = self.drawn.clone();
-        let worker = self.worker().as_deref_mut().expect(AT_HOME);
+        let worker = &mut **self.worker()?;
         let mut conflicts = Conflicts::of(plans.iter().map(|(plan, _)| *plan));
         let mut run = |transaction: &mut W::Transaction<'_>| {
             outcomes.clear();
@@ -368,10 +408,10 @@ impl<W: Interactive + 'static> Session<W> {
                 Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
             }
         }
-        resident::drop_abandoned();
+        resident::maintain();
         let asked = Cell::new(None);
         let now = Now::WhenAsked(&asked);
-        self.worker();
+        self.worker()?;
         let Self { worker, drawn, scratch, answers, .. } = self;
         let worker = worker.as_deref_mut().expect(AT_HOME);
         let mut conflicts = Conflicts::of(std::iter::once(&**plan));
@@ -416,7 +456,7 @@ impl<W: Interactive + 'static> Session<W> {
     /// The latest transaction has ended in a conflict.
     #[cold]
     fn conflict(&mut self) -> Error {
-        let worker = self.worker().as_deref().expect(AT_HOME);
+        let Some(worker) = self.worker_at_home() else { return Error::Conflict };
         let aborted = || worker.last_abort().map_or(Error::Conflict, |abort| Error::conflicts(1, abort));
         worker.waits_for_itself().unwrap_or_else(aborted)
     }

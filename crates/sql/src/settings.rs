@@ -8,12 +8,27 @@ use polychron_engine::Protocol;
 
 use crate::connection::Connection;
 
+impl Settings {
+    /// A time-out, by its name.
+    pub(crate) fn time(&mut self, name: &str) -> Option<&mut Option<Duration>> {
+        Some(match name {
+            "lock_timeout" => &mut self.lock_timeout,
+            "statement_timeout" => &mut self.statement_timeout,
+            "park_after" => &mut self.park_after,
+            "idle_in_transaction_session_timeout" => &mut self.idle_timeout,
+            _ => return None,
+        })
+    }
+}
+
 /// The values of all settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) statement_timeout: Option<Duration>,
     pub(crate) is_replayed: bool,
+    pub(crate) park_after: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
 }
 
 /// What the open transaction has set.
@@ -33,11 +48,13 @@ pub(crate) struct Saved {
 }
 
 impl<P: Protocol> Connection<P> {
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         Settings {
             lock_timeout: self.lock_timeout,
             statement_timeout: self.interrupts.timeout,
             is_replayed: self.session.is_replayed,
+            park_after: self.session.park_after,
+            idle_timeout: self.session.idle_timeout,
         }
     }
 
@@ -45,6 +62,8 @@ impl<P: Protocol> Connection<P> {
         self.lock_timeout = settings.lock_timeout;
         self.interrupts.timeout = settings.statement_timeout;
         self.session.is_replayed = settings.is_replayed;
+        self.session.park_after = settings.park_after;
+        self.session.idle_timeout = settings.idle_timeout;
     }
 
     /// Changes settings, up to the end of the open transaction where that is `is_local`.

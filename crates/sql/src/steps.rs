@@ -11,6 +11,12 @@ named! {
         AwaitUsers,
         /// What a transaction answers that is run again is compared with what it has answered.
         CompareAnswers,
+        /// What a parked transaction answers that goes on is compared with what it has answered.
+        CompareParked,
+        /// A transaction that is parked gives its worker back.
+        GiveWorkersBack,
+        /// A parked transaction does not go on with tables that definitions have taken.
+        RefuseOutdated,
         /// Checks that were deferred are run before the commit.
         RunDeferred,
         /// Checks that are behind a savepoint go with it, and those before it stay.

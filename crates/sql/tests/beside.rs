@@ -1,11 +1,19 @@
 //! Transactions that are open while others define something.
 
+use std::sync::Arc;
 use std::thread;
 
 use polychron_engine::{Common, Interactive, Protocol, Standing};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
 use polychron_schema::{ColumnType, TableDefinition};
 use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
+
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
 
 fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
     let outcome = connection.execute(text, &[])?;
@@ -16,7 +24,7 @@ fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &
 /// Connections to a database with two tables.
 fn connections<P: Protocol<Worker: Interactive>>() -> [Connection<P>; 2] {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
-    let [mut one, other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, other] = [(); 2].map(|()| connect(&database));
     let text =
         "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1); CREATE TABLE u (id int PRIMARY KEY)";
     one.execute_each(text, &[], &mut |_| {}).unwrap();
@@ -79,7 +87,7 @@ fn what_is_gone_is_gone<P: Protocol<Worker: Interactive>>() {
 fn who_is_waited_for_goes_on<P: Protocol<Worker: Interactive>>() {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
     let connect = |timeout: &str| {
-        let mut connection = Connection::open(&database).unwrap();
+        let mut connection = connect(&database);
         run(&mut connection, &format!("SET lock_timeout = '{timeout}'")).unwrap();
         connection
     };
@@ -105,7 +113,7 @@ fn who_is_waited_for_goes_on<P: Protocol<Worker: Interactive>>() {
 fn indexes_survive_alterations<P: Protocol<Worker: Interactive>>() {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
     let connect = || {
-        let mut connection = Connection::open(&database).unwrap();
+        let mut connection = connect(&database);
         run(&mut connection, "SET lock_timeout = 0").unwrap();
         connection
     };

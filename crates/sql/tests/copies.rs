@@ -7,6 +7,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
     SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
 }
@@ -54,7 +61,7 @@ fn of_postgresql() -> Vec<u8> {
 #[test]
 fn the_binary_format_is_that_of_postgresql() {
     let database = database::<Cicada>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &[ALL_TYPES, ROWS]);
     let wanted = of_postgresql();
     assert_eq!(copied(&mut connection, "COPY all_types TO STDOUT (FORMAT binary)"), wanted);
@@ -69,7 +76,7 @@ fn the_binary_format_is_that_of_postgresql() {
 #[test]
 fn binary_data_that_are_cut_or_changed_are_refused() {
     let database = database::<Serial>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &[ALL_TYPES]);
     let (statement, whole) = ("COPY all_types FROM STDIN (FORMAT binary)", of_postgresql());
     for length in 0..whole.len() - 2 {
@@ -106,7 +113,7 @@ fn binary_data_that_are_cut_or_changed_are_refused() {
 
 fn pieces_of_every_size<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY, b text)"]);
     let cases = [
         ("COPY t FROM STDIN", "1\tü\\\n\\x41\\n\r\n2\t\\N\r\n\\.\r\nignored", "1,\"ü\nA\n\"\n2,\n"),
@@ -130,7 +137,7 @@ fn pieces_may_end_anywhere() {
 
 fn many_rows<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY, b text UNIQUE)"]);
     let mut data = String::new();
     (0..5000).for_each(|number| data += &format!("{number}\tb{number}\n"));
@@ -155,7 +162,7 @@ fn rows_go_through_in_batches_and_back() {
 
 fn given_up<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY)"]);
     let data: String = (0..3000).map(|number| format!("{number}\n")).collect();
     let mut copy = connection.copy_in("COPY t FROM STDIN").unwrap();
@@ -221,7 +228,7 @@ impl io::Write for Narrow {
 #[test]
 fn a_writer_that_fails_ends_the_copy() {
     let database = database::<Cicada>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     for room in [0, 10, 100_000] {
         let error = connection.copy_out("COPY (SELECT generate_series(1, 100000)) TO STDOUT", &mut Narrow(room));
         assert_eq!(error.unwrap_err().state(), SqlState::IO_ERROR);
@@ -246,7 +253,7 @@ impl io::Write for Panics {
 #[test]
 fn a_writer_that_panics_ends_the_copy() {
     let database = database::<Cicada>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY)"]);
     let statement = "COPY (INSERT INTO t SELECT generate_series(1, 50000) RETURNING a) TO STDOUT";
     let copy = std::panic::AssertUnwindSafe(|| connection.copy_out(statement, &mut Panics));
@@ -264,7 +271,7 @@ fn a_writer_that_panics_ends_the_copy() {
 #[test]
 fn statements_of_another_kind_are_refused() {
     let database = database::<Cicada>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY)"]);
     for (statement, state) in [
         ("COPY t FROM STDIN", SqlState::FEATURE_NOT_SUPPORTED),
@@ -298,7 +305,7 @@ fn statements_of_another_kind_are_refused() {
 #[test]
 fn a_small_copy_is_replayed() {
     let database = database::<Maflingo>();
-    let (mut one, mut other) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    let (mut one, mut other) = (connect(&database), connect(&database));
     run(
         &mut one,
         &[
@@ -329,7 +336,7 @@ fn a_small_copy_is_replayed() {
 #[test]
 fn large_copies_are_bounded() {
     let database = database::<Maflingo>();
-    let (mut one, mut other) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    let (mut one, mut other) = (connect(&database), connect(&database));
     run(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, b text)", "CREATE TABLE n (a int PRIMARY KEY)"]);
     run(&mut one, &["INSERT INTO n VALUES (1)"]);
     let long = "x".repeat(100_000);

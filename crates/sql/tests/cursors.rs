@@ -6,6 +6,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlDatabase, SqlState, Type};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
     SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
 }
@@ -27,7 +34,7 @@ const TABLES: [&str; 2] =
 /// The transaction of a cursor conflicts, and is run again where the cursor's rows are the same.
 fn replayed<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let (mut one, mut other) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    let (mut one, mut other) = (connect(&database), connect(&database));
     run(&mut one, &TABLES);
     run(&mut one, &["BEGIN", "DECLARE c CURSOR FOR SELECT b FROM t ORDER BY a"]);
     assert_eq!(fetched(&mut one, "FETCH 2 c"), [1, 2]);
@@ -53,7 +60,7 @@ fn a_cursor_is_declared_again_with_its_transaction() {
 #[test]
 fn definitions_leave_cursors_where_they_are() {
     let database = database::<Serial>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &TABLES);
     run(&mut connection, &["BEGIN", "DECLARE c CURSOR FOR SELECT a FROM t ORDER BY a"]);
     assert_eq!(fetched(&mut connection, "FETCH c"), [1]);
@@ -65,7 +72,7 @@ fn definitions_leave_cursors_where_they_are() {
 #[test]
 fn cursors_are_bounded_together() {
     let database = database::<Serial>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     let declare = |name: &str, count: u32| {
         format!("DECLARE {name} CURSOR WITH HOLD FOR SELECT repeat('x', 1000000) FROM generate_series(1, {count})")
     };
@@ -80,7 +87,7 @@ fn cursors_are_bounded_together() {
 #[test]
 fn parameters_and_columns_are_those_of_the_query() {
     let database = database::<Serial>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &TABLES);
     let two = (Type::Int4, polychron_sql::Datum::Int(2));
     connection.execute("DECLARE c CURSOR WITH HOLD FOR SELECT a AS x FROM t WHERE a >= $1 ORDER BY a", &[two]).unwrap();

@@ -7,6 +7,13 @@ use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflin
 use polychron_schema::{ColumnType, TableDefinition};
 use polychron_sql::{Connection, SqlDatabase, SqlError};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
     let outcome = connection.execute(text, &[])?;
     let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
@@ -108,7 +115,7 @@ fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: 
 
 fn what_is_not_committed_is_not_seen<P: Protocol<Worker: Interactive>>() {
     let (protocol, database) = database::<P>();
-    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &["CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)"]);
     all(&mut one, &["BEGIN", "CREATE TABLE u (a int)", "INSERT INTO u VALUES (2)", "CREATE SEQUENCE s"]);
     for text in ["SELECT * FROM u", "SELECT nextval('s')"] {
@@ -140,7 +147,7 @@ fn others_do_not_see_what_is_not_committed() {
 
 fn tables_are_closed_while_they_are_altered<P: Protocol<Worker: Interactive>>() {
     let (_, database) = database::<P>();
-    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &["SET lock_timeout = '20ms'", "CREATE TABLE t (a int PRIMARY KEY)", "CREATE TABLE u (a int)"]);
     all(&mut other, &["SET lock_timeout = '20ms'", "BEGIN", "INSERT INTO t VALUES (1)"]);
     for text in ["ALTER TABLE t ADD COLUMN b int", "DROP TABLE t", "ALTER TABLE t RENAME TO v"] {
@@ -167,7 +174,7 @@ fn a_table_is_closed_while_it_is_altered() {
 #[test]
 fn a_connection_that_goes_leaves_nothing_closed() {
     let (protocol, database) = database::<Maflingo>();
-    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &["CREATE TABLE t (a int)", "BEGIN", "ALTER TABLE t ADD COLUMN b int", "CREATE TABLE u (a int)"]);
     drop(one);
     assert!(protocol.storage().find_table("u").is_none());
@@ -180,7 +187,7 @@ fn a_connection_that_goes_leaves_nothing_closed() {
 #[test]
 fn what_a_transaction_has_read_before_a_definition_is_read_again() {
     let (_, database) = database::<Maflingo>();
-    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)"]);
     all(&mut one, &["BEGIN", "SELECT v FROM t"]);
     all(&mut other, &["UPDATE t SET v = 2"]);
@@ -226,7 +233,7 @@ fn objects_are_found_again_by_another_database_object() {
 #[test]
 fn a_cascade_is_long_and_goes_whole() {
     let (_, database) = database::<Maflingo>();
-    let mut one = Connection::open(&database).unwrap();
+    let mut one = connect(&database);
     all(
         &mut one,
         &[

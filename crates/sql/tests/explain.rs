@@ -7,6 +7,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{hyper::Hyper, serial::Serial};
 use polychron_sql::{Connection, Datum, SqlDatabase};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 /// The rows of what a text answers last, or its error.
 fn answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {
     match connection.execute(text, &[]) {
@@ -23,7 +30,7 @@ fn connection<P: Protocol<Worker: Interactive>>() -> Connection<P> {
 
 /// A connection to a new database, with tables.
 fn connected<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
+    let mut connection = connect(database);
     let tables = "CREATE TABLE item (id int PRIMARY KEY, kind int NOT NULL, name text);
         CREATE TABLE kind (id int PRIMARY KEY, name text);
         INSERT INTO kind VALUES (0, 'even'), (1, 'odd');
@@ -129,7 +136,7 @@ fn conflicts_are_told() {
     let begun = database.protocol().statistics().conflicts();
     let told = thread::scope(|scope| {
         let explained = scope.spawn(|| {
-            let mut other = Connection::open(&database).unwrap();
+            let mut other = connect(&database);
             answer(&mut other, "EXPLAIN ANALYZE UPDATE item SET kind = 8 WHERE id = 7")
         });
         // It conflicts as long as the row is held.

@@ -8,6 +8,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
     SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
 }
@@ -57,7 +64,7 @@ const BY_REQUEST: &str = "canceling statement due to user request";
 
 fn timed<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &TABLES);
     run(&mut connection, &["SET statement_timeout = '20ms'"]);
     for (what, statement) in ENDLESS {
@@ -88,7 +95,7 @@ fn statements_end_with_their_time() {
 
 fn canceled<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &TABLES);
     let handle = connection.cancel_handle();
     assert!(!handle.cancel(), "nothing runs");
@@ -124,7 +131,7 @@ fn other_threads_end_statements() {
 #[test]
 fn sorts_in_runs_are_stable_and_end() {
     let database = database::<Serial>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     let sorted = "SELECT g, g % 100 FROM generate_series(1, 100000) g ORDER BY 2, g";
     let stable = "SELECT g, g % 100 FROM generate_series(1, 100000) g ORDER BY 2";
     let wanted: Vec<(i32, i32)> = connection.answer(sorted, &[]).unwrap().all().unwrap();
@@ -138,7 +145,7 @@ fn sorts_in_runs_are_stable_and_end() {
 #[test]
 fn waits_for_locks_and_tables_end() {
     let database = database::<Locking>();
-    let (mut one, mut other) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    let (mut one, mut other) = (connect(&database), connect(&database));
     run(
         &mut one,
         &["CREATE TABLE t (a int PRIMARY KEY, b int)", "INSERT INTO t VALUES (1, 1)", "BEGIN", "UPDATE t SET b = 2"],
@@ -174,7 +181,7 @@ fn waits_for_locks_and_tables_end() {
 #[test]
 fn a_copy_ends_with_the_statement() {
     let database = database::<Cicada>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, &["CREATE TABLE t (a int PRIMARY KEY)"]);
     let handle = connection.cancel_handle();
     let mut copy = connection.copy_in("COPY t FROM STDIN").unwrap();
@@ -192,7 +199,7 @@ fn a_copy_ends_with_the_statement() {
 #[test]
 fn settings_that_are_not_there_are_refused() {
     let database = database::<Serial>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     for statement in ["SET idle_in_transaction_session_timeout = 5", "DELETE FROM t WHERE CURRENT OF c"] {
         let state = connection.execute(statement, &[]).unwrap_err().state();
         assert_eq!(state, SqlState::FEATURE_NOT_SUPPORTED, "{statement}");

@@ -9,6 +9,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, Datum, SqlDatabase, SqlError};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
     let outcome = connection.execute(text, &[])?;
     let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
@@ -46,7 +53,7 @@ const MOVE: &str = "CREATE PROCEDURE move(source int, target int, amount int, IN
 /// The transaction of a call that conflicts is run again, alone and in a transaction that is held.
 fn is_run_again<P: Protocol<Worker: Interactive>>() {
     let database = opened::<P>();
-    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &[TABLE, MOVE]);
     all(&mut one, &["BEGIN", "SELECT count(v) FROM t WHERE id = 2", "CALL move(1, 3, 1, 0)"]);
     all(&mut other, &["UPDATE t SET v = v + 1 WHERE id = 2"]);
@@ -72,12 +79,12 @@ fn a_call_that_conflicts_is_run_again() {
 /// Calls of several threads keep what each of them keeps.
 fn keeps_the_sum<P: Protocol<Worker: Interactive>>() {
     let database = opened::<P>();
-    all(&mut Connection::open(&database).unwrap(), &[TABLE, MOVE]);
+    all(&mut connect(&database), &[TABLE, MOVE]);
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let database = &database;
             scope.spawn(move || {
-                let mut connection = Connection::open(database).unwrap();
+                let mut connection = connect(database);
                 let mut call = connection.prepare("CALL move($1, $2, $3, -1000)").unwrap();
                 for round in 0..200_i64 {
                     let row = [1 + (thread + round) % 3, 1 + (round * 7) % 3, round % 5].map(Datum::Int);
@@ -87,7 +94,7 @@ fn keeps_the_sum<P: Protocol<Worker: Interactive>>() {
             });
         }
     });
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     assert_eq!(run(&mut connection, "SELECT sum(v) FROM t").unwrap(), "30", "{}", P::NAME);
 }
 
@@ -103,14 +110,14 @@ fn are_kept<P: Protocol<Worker: Interactive>>() {
     let protocol = P::open(P::Options::default(), Common::default()).unwrap();
     let connect = || Connection::open(&SqlDatabase::open(protocol.clone())).unwrap();
     let database = SqlDatabase::open(protocol.clone());
-    let mut one = Connection::open(&database).unwrap();
+    let mut one = connect(&database);
     all(&mut one, &[TABLE, MOVE]);
     assert_eq!(run(&mut connect(), "CALL move(1, 2, 3, 0)").unwrap(), "7", "{}", P::NAME);
     all(&mut one, &["DROP PROCEDURE move(int, int, int, int)"]);
     assert_eq!(code(&mut connect(), "CALL move(1, 2, 3, 0)"), "42883");
     // A definition is seen by its own transaction alone until that commits.
     all(&mut one, &["BEGIN", MOVE, "CALL move(1, 2, 3, 0)"]);
-    let mut beside = Connection::open(&database).unwrap();
+    let mut beside = connect(&database);
     assert_eq!(code(&mut beside, "CALL move(1, 2, 3, 0)"), "42883", "{}", P::NAME);
     all(&mut one, &["ROLLBACK"]);
     assert_eq!(code(&mut one, "CALL move(1, 2, 3, 0)"), "42883", "{}", P::NAME);

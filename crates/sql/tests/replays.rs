@@ -6,6 +6,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, maflingo::Maflingo};
 use polychron_sql::{Connection, SqlDatabase, SqlError};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
     let outcome = connection.execute(text, &[])?;
     let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
@@ -25,7 +32,7 @@ fn failure<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, tex
 
 fn connections<P: Protocol<Worker: Interactive>>() -> [Connection<P>; 2] {
     let database: Arc<_> = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
-    let [mut one, other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &["CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 10), (2, 10), (3, 10)"]);
     [one, other]
 }
@@ -147,7 +154,7 @@ fn deferred_checks_are_made_of_the_new_transaction() {
 /// A transaction inside of this one asks for a block of row numbers. Under Cicada its sequence, which is not there yet, shares its timestamp with keys of other tables, by hash: so one of a
 /// few transactions conflicts.
 fn alone(database: &Arc<SqlDatabase<Cicada>>) {
-    let mut one = Connection::open(database).unwrap();
+    let mut one = connect(database);
     for number in 0..30 {
         let texts = ["CREATE TABLE t# (id int, v int)", "BEGIN", "TRUNCATE t#"];
         let more = ["INSERT INTO t# SELECT n, 0 FROM generate_series(1, 1000) n", "COMMIT", "DROP TABLE t#"];
@@ -166,7 +173,7 @@ fn a_connection_alone_has_no_conflict() {
 #[test]
 fn a_definition_alone_has_no_conflict() {
     let database = SqlDatabase::open(Cicada::open(Default::default(), Common::default()).unwrap());
-    let mut one = Connection::open(&database).unwrap();
+    let mut one = connect(&database);
     for _ in 0..20 {
         all(
             &mut one,

@@ -7,6 +7,13 @@ use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
 
+/// A connection that parks nothing by itself, however slowly the test runs.
+fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+    let mut connection = Connection::open(database).unwrap();
+    connection.execute("SET park_after = 0", &[]).unwrap();
+    connection
+}
+
 fn database<P: Protocol>() -> Arc<SqlDatabase<P>> {
     SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
 }
@@ -24,7 +31,7 @@ fn run_all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, tex
 
 fn with_two_accounts<P: Protocol<Worker: Interactive>>() -> [Connection<P>; 2] {
     let database = database::<P>();
-    let [mut one, other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, other] = [(); 2].map(|()| connect(&database));
     let text = "CREATE TABLE account (id bigint PRIMARY KEY, v bigint NOT NULL); INSERT INTO account VALUES (41, 10), (42, 10)";
     run(&mut one, text).unwrap();
     [one, other]
@@ -186,7 +193,7 @@ fn transfer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, se
 
 fn sums_hold<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let mut connection = Connection::open(&database).unwrap();
+    let mut connection = connect(&database);
     run(&mut connection, "CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL)").unwrap();
     for id in 0..ACCOUNTS {
         run(&mut connection, &format!("INSERT INTO account VALUES ({id}, 100)")).unwrap();
@@ -197,14 +204,14 @@ fn sums_hold<P: Protocol<Worker: Interactive>>() {
             .map(|client| {
                 let database = &database;
                 scope.spawn(move || {
-                    let mut connection = Connection::open(database).unwrap();
+                    let mut connection = connect(database);
                     let made = |number: &u64| transfer(&mut connection, number * 7 + client * 13, client % 2 == 1);
                     (0..TRANSFERS).filter(made).count()
                 })
             })
             .collect();
         let reader = scope.spawn(|| {
-            let mut connection = Connection::open(&database).unwrap();
+            let mut connection = connect(&database);
             for _ in 0..READS {
                 assert_eq!(run(&mut connection, "SELECT sum(balance) FROM account").unwrap(), total, "{}", P::NAME);
                 thread::yield_now();
@@ -248,7 +255,7 @@ fn panic_at_first<P: Protocol<Worker: Interactive>>(connection: &mut Connection<
 /// Where answers are given to a closure that panics, nothing of the text is committed, and no table stays in use.
 fn a_panic_ends_the_text<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
-    let [mut one, mut other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     run(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").unwrap();
     let count = "SELECT count(*) FROM t";
     panic_at_first(&mut one, "INSERT INTO t VALUES (1); SHOW lock_timeout; INSERT INTO t VALUES (2)");

@@ -86,6 +86,9 @@ pub trait System {
         self.run(&inlined(text, values))
     }
 
+    /// Parks the transaction that is held, where the system has that.
+    fn park(&mut self) {}
+
     /// Prepares a statement and runs it, with literals in quotes as its parameters.
     fn run_prepared(&mut self, text: &str, parameters: &[String]) -> Answer;
 }
@@ -136,6 +139,10 @@ impl<P: Protocol<Worker: Interactive>> System for Ours<P> {
             let count = outcome.tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
             Ok(Answer::Done { count, rows: outcome.texts().collect() })
         })
+    }
+
+    fn park(&mut self) {
+        self.connection.park();
     }
 
     fn run_prepared(&mut self, text: &str, parameters: &[String]) -> Answer {

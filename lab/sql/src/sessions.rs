@@ -9,7 +9,7 @@ use crate::draw::Draw;
 /// A transaction of a session: the statements between BEGIN and its end.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// The statements.
+    /// The statements, and where it is parked.
     pub statements: Vec<String>,
     /// Whether it ends with COMMIT.
     pub commits: bool,
@@ -36,6 +36,9 @@ pub struct Play {
     pub finals: Vec<String>,
 }
 
+/// The step of a transaction that is parked. What it answers does not tell.
+const PARK: &str = "PARK";
+
 /// Whether a transaction has not happened: it conflicted, or would wait for another one of its thread.
 fn is_conflict(answer: &Answer) -> bool {
     matches!(answer.code(), Some("40001" | "40P01"))
@@ -59,6 +62,10 @@ impl Play {
                 _ if transaction.commits => "COMMIT",
                 _ => "ROLLBACK",
             };
+            if text == PARK {
+                connection.park();
+                continue;
+            }
             let answer = connection.run(text);
             if is_conflict(&answer) {
                 connection.run("ROLLBACK");
@@ -181,6 +188,9 @@ fn transaction(draw: &mut Draw) -> Transaction {
                 statements.push(step(draw));
             }
             _ => statements.push(step(draw)),
+        }
+        if draw.below(3) == 0 {
+            statements.push(PARK.to_owned());
         }
     }
     Transaction { statements, commits: draw.below(8) > 0 }

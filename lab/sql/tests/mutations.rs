@@ -3,12 +3,12 @@
 //! A *killer* plays one interleaving in one thread and tells whether it went wrong. With the step it must not, and without it must.
 
 use polychron_engine::mutations::leave_out;
-use polychron_engine::{Interactive, Protocol};
+use polychron_engine::{Common, Interactive, Protocol};
 use polychron_lab_sql::{Answer, Ours, System};
 use polychron_protocols::hyper::Hyper;
 use polychron_protocols::maflingo::Maflingo;
 use polychron_protocols::serial::Serial;
-use polychron_sql::Step;
+use polychron_sql::{Connection, SqlDatabase, SqlError, Step};
 
 /// Connections to a database with these objects; they wait for no lock.
 fn connections<P: Protocol<Worker: Interactive>>(count: usize, objects: &str) -> Vec<Ours<P>> {
@@ -16,7 +16,9 @@ fn connections<P: Protocol<Worker: Interactive>>(count: usize, objects: &str) ->
     for text in objects.split("; ") {
         done(&mut all[0], text);
     }
-    all.iter_mut().for_each(|it| drop(done(it, "SET lock_timeout = '1ms'")));
+    for text in ["SET lock_timeout = '1ms'", "SET park_after = 0"] {
+        all.iter_mut().for_each(|it| drop(done(it, text)));
+    }
     all
 }
 
@@ -62,6 +64,44 @@ fn a_transaction_goes_on_with_other_answers() -> bool {
     done(other, "UPDATE t SET v = 5");
     let changed = one.run("UPDATE t SET v = v + 1 WHERE id = 2").code().is_none() && one.run("COMMIT").code().is_none();
     changed && read.value() == Some("0")
+}
+
+/// The same of a transaction that was parked.
+fn a_parked_transaction_goes_on_with_other_answers() -> bool {
+    let objects = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)";
+    let [one, other] = &mut connections::<Maflingo>(2, objects)[..] else { unreachable!("two connections") };
+    done(one, "BEGIN");
+    let read = done(one, "SELECT v FROM t WHERE id = 1");
+    one.park();
+    done(other, "UPDATE t SET v = 5");
+    let changed = one.run("UPDATE t SET v = v + 1 WHERE id = 2").code().is_none() && one.run("COMMIT").code().is_none();
+    changed && read.value() == Some("0")
+}
+
+/// Whether parked transactions leave no worker for another one.
+fn parked_transactions_have_all_workers() -> bool {
+    let mut common = Common::default();
+    common.memory.max_workers = 4;
+    let database = SqlDatabase::open(Maflingo::open(Default::default(), common).unwrap());
+    let begun = (0..8).map(|_| {
+        let mut connection = Connection::open(&database)?;
+        connection.execute("BEGIN", &[])?;
+        connection.park();
+        Ok(connection)
+    });
+    begun.collect::<Result<Vec<_>, SqlError>>().is_err()
+}
+
+/// Whether a row is there that the table does not allow.
+fn a_parked_transaction_goes_on_with_an_altered_table() -> bool {
+    let objects = "CREATE TABLE t (id int PRIMARY KEY, v int)";
+    let [one, other] = &mut connections::<Maflingo>(2, objects)[..] else { unreachable!("two connections") };
+    done(one, "BEGIN");
+    done(one, "INSERT INTO t VALUES (1, 0)");
+    one.park();
+    done(other, "ALTER TABLE t ADD CHECK (v > 0)");
+    one.run("COMMIT");
+    done(other, "SELECT count(*) FROM t WHERE v = 0").value() == Some("1")
 }
 
 /// Whether a child without its parent is committed.
@@ -150,6 +190,9 @@ killers! {
     WaitAtGates: a_writer_passes_a_closed_gate;
     AwaitUsers: a_definition_passes_a_writer;
     CompareAnswers: a_transaction_goes_on_with_other_answers;
+    CompareParked: a_parked_transaction_goes_on_with_other_answers;
+    GiveWorkersBack: parked_transactions_have_all_workers;
+    RefuseOutdated: a_parked_transaction_goes_on_with_an_altered_table;
     RunDeferred: a_child_is_committed_without_its_parent;
     KeepChecks: a_child_is_committed_without_the_parent_that_was_undone;
     DoubtErrors: an_error_comes_of_reads_that_never_were;

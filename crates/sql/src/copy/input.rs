@@ -52,10 +52,11 @@ impl<P: Protocol> Connection<P> {
     pub fn copy_in(&mut self, text: &str) -> Result<CopyIn<'_, P>, SqlError> {
         self.session.check_thread()?;
         let running = self.begin_statement();
-        let begun = Running::hold(running.as_ref(), || self.begin_copy(text));
-        let begun = begun.map_err(|error| self.fail(error));
+        let begun = Running::hold(running.as_ref(), || self.wake(text).map(|()| self.begin_copy(text)));
+        let begun = begun?.map_err(|error| self.fail(error));
         if begun.is_err() {
             self.finish_definitions();
+            self.session.rest();
         }
         let (plan, decoder) = begun?;
         self.is_copying = true;
@@ -79,6 +80,7 @@ impl<P: Protocol> Connection<P> {
             self.session.roll_back();
         }
         self.finish_definitions();
+        self.session.rest();
         error
     }
 
@@ -158,6 +160,7 @@ impl<P: Protocol> CopyIn<'_, P> {
             Ok(()) => {
                 (self.has_ended, self.connection.is_copying) = (true, false);
                 self.connection.finish_definitions();
+                self.connection.session.rest();
                 Ok(self.count)
             }
             Err(error) => Err(self.fail(error)),

@@ -137,11 +137,12 @@ impl<P: Protocol> Connection<P> {
         let running = self.begin_statement();
         // Where `out` panics, the transaction ends with the next statement.
         self.is_copying = true;
-        let ended = Running::hold(running.as_ref(), || self.run_copy_out(text, out));
+        let ended = Running::hold(running.as_ref(), || self.wake(text).map(|()| self.run_copy_out(text, out)));
         self.is_copying = false;
         drop(running);
-        let ended = ended.map_err(|error| self.fail(error));
+        let ended = ended?.map_err(|error| self.fail(error));
         self.finish_definitions();
+        self.session.rest();
         ended
     }
 

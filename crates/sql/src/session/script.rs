@@ -23,6 +23,7 @@ use crate::plan::Plan;
 use crate::rows::Rows;
 use crate::sequences::{CheckModes, Drawn};
 use crate::settings::Saved;
+use crate::steps::Step;
 use crate::text::Zone;
 
 /// The most statements that are done again.
@@ -190,7 +191,7 @@ impl<W: Interactive + 'static> Session<W> {
         if self.is_planned() || self.block.as_ref().is_none_or(|block| block.transaction.is_some()) {
             return Ok(());
         }
-        match self.do_again(zone) {
+        match self.do_again(zone, Step::CompareAnswers) {
             Ok(()) => Ok(()),
             Err(Some(Failure::Engine(error))) if error.is_conflict() && self.begin_again(zone) => Ok(()),
             // Others have changed meanwhile what the client knows.

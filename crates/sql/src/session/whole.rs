@@ -231,7 +231,9 @@ impl<W: Interactive + 'static> Session<W> {
             }
             self.drawn.repeat();
             let keys = self.declared(parts, &mut now, zone);
-            self.worker();
+            if let Err(error) = self.worker() {
+                return (Err(error), Ran::default());
+            }
             let Self { worker, drawn, scratch, answers, .. } = self;
             let worker = worker.as_deref_mut().expect(AT_HOME);
             let mut procedure = Statements {
