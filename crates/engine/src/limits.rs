@@ -142,6 +142,9 @@ pub fn carried() -> Carried {
 impl Carried {
     /// Runs `work` within these limits, and not within those of the calling thread.
     pub fn hold<O>(&self, work: impl FnOnce() -> O) -> O {
+        if self.0.is_empty() && !are_set() {
+            return work();
+        }
         lifted(|| {
             let _ = CURRENT.try_with(|current| current.replace(self.0.clone()));
             work()

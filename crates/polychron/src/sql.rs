@@ -1,4 +1,4 @@
-//! SQL in PostgreSQL's dialect, over the transactions of any protocol whose transactions can be held open.
+//! SQL in PostgreSQL's dialect, over the transactions of any protocol. Under one that plans whole transactions, `bohm`, none can be held open: `BEGIN` is refused there.
 //!
 //! Tables are there under their names, whoever has made them: SQL reads and changes what [`Row`](derive@crate::Row)s have, and the other way round. Statements run in a
 //! serializable transaction of their own, which is run again when it conflicts; between `BEGIN` and `COMMIT` the client holds it, and begins again after

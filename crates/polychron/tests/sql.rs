@@ -1,7 +1,7 @@
 //! SQL and typed tables of one database, in memory and with a path.
 #![cfg(feature = "sql")]
 
-use polychron::protocols::{Hyper, Locking, Maflingo, Serial};
+use polychron::protocols::{Bohm, Hyper, Locking, Maflingo, Serial};
 use polychron::sql::{Connection, Datum, FromRow, SqlState};
 use polychron::{Database, DefaultProtocol, Interactive, Operations, Protocol, Row};
 
@@ -171,4 +171,35 @@ fn definitions_and_rows_are_there_again() {
     drop(connection);
     let mut connection = Database::open(directory.path()).unwrap().sql().unwrap();
     assert_eq!(connection.query("SELECT * FROM item WHERE id = 5", ()).unwrap().len(), 1);
+}
+
+/// A protocol that plans has SQL, but for transactions that stay open; what it has answered is there when the database is opened again.
+#[test]
+fn a_protocol_that_plans_has_sql() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Database::builder().with::<Bohm>().open(directory.path().join("data")).unwrap();
+    let database = open();
+    let accounts = database.create_table::<Account>().unwrap();
+    let mut connection = database.sql().unwrap();
+    connection.execute("INSERT INTO account VALUES (1, 'Ada', 5, NULL), (2, 'Grace', 7, NULL)", ()).unwrap();
+    connection.execute("CREATE TABLE payment (amount bigint)", ()).unwrap();
+    let pay = "CREATE PROCEDURE pay(from_id bigint, to_id bigint, amount bigint) LANGUAGE plpgsql AS $$ BEGIN
+               UPDATE account SET balance = balance - amount WHERE id = from_id;
+               UPDATE account SET balance = balance + amount WHERE id = to_id;
+               INSERT INTO payment VALUES (amount);
+               END $$";
+    connection.execute(pay, ()).unwrap();
+    let mut pay = connection.prepare("CALL pay($1, $2, $3)").unwrap();
+    for amount in 1..=3 {
+        pay.execute(&mut connection, (1, 2, amount)).unwrap();
+    }
+    assert_eq!(connection.execute("BEGIN", ()).unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED);
+    drop(connection);
+    let grace = database.snapshot(|transaction| transaction.get_owned(&accounts, 2)).unwrap();
+    assert_eq!(grace.map(|account| account.balance), Some(13));
+    database.close().unwrap();
+    let database = open();
+    let mut connection = database.sql().unwrap();
+    let sums = "SELECT (SELECT sum(balance) FROM account)::bigint, (SELECT sum(amount) FROM payment)::bigint";
+    assert_eq!(connection.query(sums, ()).unwrap().only::<(i64, i64)>().unwrap(), (12, 6));
 }

@@ -4,6 +4,8 @@
 //! them before the first number of the block is given out; so what a crash leaves out is a part of a block. The number of a row without a primary key comes
 //! from a sequence, too, of which each connection takes blocks, so that their insertions do not meet.
 
+mod planned;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hashbrown::HashMap;
@@ -203,42 +205,6 @@ impl Sequence {
         SqlError::new(SqlState::SEQUENCE_LIMIT, message)
     }
 
-    /// Has the database know of so many more numbers, for [`Sequence::take_granted`].
-    fn provide(&self, count: i128) -> Result<(), SqlError> {
-        let (mut state, of) = (self.state()?, &self.definition);
-        let mut next = self.behind(state.last, 1);
-        if !self.is_within(next) {
-            if !of.cycles {
-                return Err(self.ended());
-            }
-            // It begins again.
-            next = if of.increment > 0 { of.least } else { of.greatest }.into();
-            let before = next - i128::from(of.increment);
-            let before = i64::try_from(before).map_err(|_| SqlError::unsupported("a sequence of all numbers"))?;
-            (state.last, state.granted) = (Some(before), None);
-        }
-        let last = next + i128::from(of.increment) * (count - 1);
-        if !self.is_granted(&state, last.clamp(of.least.into(), of.greatest.into())) {
-            self.grant(&mut state, next, count)?;
-        }
-        Ok(())
-    }
-
-    /// As [`Sequence::take`], of numbers that the database knows already. `None`: there are none, or another thread asks for some at this time. A thread that runs a
-    /// planned transaction asks the database for nothing, and waits for no other thread.
-    fn take_granted(&self, count: i128) -> Option<(i64, i128)> {
-        let mut state = self.state.try_lock().ok().filter(|state| state.is_known)?;
-        let next = self.behind(state.last, 1);
-        let last = next + i128::from(self.definition.increment) * (count - 1);
-        // Where they end, the first of them is all that is left.
-        let last = if self.is_within(last) { last } else { next };
-        if !self.is_within(last) || !self.is_granted(&state, last) {
-            return None;
-        }
-        state.last = Some(last as i64);
-        Some((next as i64, (last - next) / i128::from(self.definition.increment)))
-    }
-
     /// The next number, and how many more come behind it, as many as `count` at most.
     fn take(&self, count: i128, block: i128) -> Result<(i64, i128), SqlError> {
         let (mut state, of) = (self.state()?, &self.definition);
@@ -315,7 +281,7 @@ struct DrawnInner {
     /// The same of row numbers in planned transactions, by the sequences' own.
     given_rows: HashMap<i64, (Vec<i64>, usize)>,
     /// What a planned transaction could not do.
-    wanted: Option<Wanted>,
+    wanted: Option<planned::Wanted>,
     /// Sequences that are to be stored when the transaction has ended.
     unsaved: Vec<Arc<Sequence>>,
     /// What is to be looked at before the transaction commits.
@@ -323,15 +289,6 @@ struct DrawnInner {
     /// What is to be looked at when the COPY under way has all of its rows.
     postponed: Vec<Check>,
     modes: CheckModes,
-}
-
-/// What a planned transaction has failed for, because only its client can do it, before it is run again.
-#[derive(Debug)]
-enum Wanted {
-    /// To find so many numbers.
-    Numbers(Arc<Sequence>, i128),
-    /// To set the sequence, which then goes on with this number or behind it.
-    Set(Arc<Sequence>, i64, bool),
 }
 
 /// What `SET CONSTRAINTS` has said of all foreign keys, and of those that it has named.
@@ -377,23 +334,6 @@ impl DrawnInner {
         Ok(number)
     }
 
-    /// A row has this number, for the first time or again.
-    fn note_row(&mut self, sequence: i64, number: i64) {
-        let (given, again) = self.given_rows.entry(sequence).or_default();
-        if *again == given.len() {
-            given.push(number);
-        }
-        *again += 1;
-    }
-
-    /// A planned transaction finds no numbers: it fails, and is run again with more of them.
-    #[cold]
-    fn exhaust(&mut self, sequence: &Arc<Sequence>, block: i128) -> SqlError {
-        let drawn = self.given.len() + self.given_rows.values().map(|(given, _)| given.len()).sum::<usize>();
-        self.wanted = Some(Wanted::Numbers(sequence.clone(), block.max(4 * drawn as i128)));
-        SqlError::internal("a planned transaction has no numbers of a sequence")
-    }
-
     /// A sequence has given this, or was set to it.
     fn note_given(&mut self, sequence: i64, number: i64) {
         self.given.push((sequence, number));
@@ -428,45 +368,6 @@ impl Drawn {
     fn inner(&self) -> MutexGuard<'_, DrawnInner> {
         self.is_used.store(true, Ordering::Relaxed);
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// That of a connection whose transactions are planned.
-    pub(crate) fn planned() -> Self {
-        Self { is_planned: true, ..Self::default() }
-    }
-
-    pub(crate) fn is_planned(&self) -> bool {
-        self.is_planned
-    }
-
-    /// Draws the number of a row before the transaction runs, which is then given it.
-    pub(crate) fn draw_ahead(&self, sequence: &Sequence) -> Option<i64> {
-        let mut inner = self.inner();
-        let own = sequence.definition.number;
-        let (given, again) = inner.given_rows.entry(own).or_default();
-        let number = match given.get(*again).copied() {
-            Some(number) => number,
-            None => inner.row_number(sequence, |count| sequence.take(count, ROW_BLOCKS.0)).ok()?,
-        };
-        inner.note_row(own, number);
-        Some(number)
-    }
-
-    /// Does what a planned transaction could not do, and tells whether there was something, so that it is to be run again.
-    ///
-    /// # Errors
-    /// It cannot be done.
-    pub(crate) fn provide(&self) -> Result<bool, SqlError> {
-        let wanted = if self.is_used() { self.inner().wanted.take() } else { None };
-        match wanted {
-            None => return Ok(false),
-            Some(Wanted::Numbers(sequence, count)) => sequence.provide(count)?,
-            Some(Wanted::Set(sequence, number, is_called)) => {
-                sequence.set(number, is_called)?;
-                self.inner().note_given(sequence.definition.number, number);
-            }
-        }
-        Ok(true)
     }
 
     /// A transaction begins.
@@ -635,7 +536,7 @@ impl Drawing {
                     let is_again = self.drawn.inner().next_given(own).is_some();
                     if !is_again && self.drawn.is_planned {
                         sequence.check_within(*number)?;
-                        self.drawn.inner().wanted = Some(Wanted::Set(sequence.clone(), *number, is_called));
+                        self.drawn.inner().wanted = Some(planned::Wanted::Set(sequence.clone(), *number, is_called));
                         return Err(SqlError::internal("a planned transaction sets no sequence"));
                     }
                     if !is_again {
@@ -680,16 +581,6 @@ impl Drawing {
         if !self.drawn.is_planned {
             return inner.row_number(sequence, |count| sequence.take(count, ROW_BLOCKS.0));
         }
-        let own = sequence.definition.number;
-        let (given, again) = inner.given_rows.entry(own).or_default();
-        if let Some(number) = given.get(*again).copied() {
-            inner.note_row(own, number);
-            return Ok(number);
-        }
-        let nothing = || SqlError::internal("there are no row numbers");
-        let number = inner.row_number(sequence, |count| sequence.take_granted(count).ok_or_else(nothing));
-        let number = number.map_err(|_| inner.exhaust(sequence, ROW_BLOCKS.0))?;
-        inner.note_row(own, number);
-        Ok(number)
+        inner.planned_row(sequence)
     }
 }
