@@ -1,12 +1,14 @@
 //! The tables that statements are bound to.
 
-use std::sync::{Arc, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
 
 use hashbrown::HashMap;
 use polychron_base::{IndexId, TableId};
 use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, TableDefinition};
 use serde::{Deserialize, Serialize};
 
+use crate::computed::{Computed, Rule};
 use crate::error::{SqlError, SqlState};
 use crate::procedures::Procedure;
 use crate::sequences::{Sequence, SequenceDefinition};
@@ -39,6 +41,9 @@ pub(crate) struct Description {
     /// The names of the views that are about it.
     #[serde(default)]
     pub(crate) views: Vec<String>,
+    /// The columns that INCLUDE of an index names, by the index's name.
+    #[serde(default)]
+    pub(crate) includes: BTreeMap<String, Vec<String>>,
 }
 
 /// A foreign key. Columns are named as in the tables' descriptions.
@@ -93,9 +98,11 @@ pub(crate) struct Column {
     /// Its name in the engine's table, if it is another one.
     #[serde(default)]
     pub(crate) engine: Option<String>,
-    /// It has the row's number, and no name that a statement says.
+    /// It has the row's number, or is computed, and has no name that a statement says.
     #[serde(default)]
     pub(crate) is_hidden: bool,
+    #[serde(default)]
+    pub(crate) computed: Option<Computed>,
 }
 
 /// The name of the column with the row's number.
@@ -104,7 +111,8 @@ pub(crate) const ROW_NUMBER: &str = "(row number)";
 impl Column {
     /// One that may be NULL, and has no default.
     pub(crate) fn new(name: impl Into<String>, of: ColumnType) -> Self {
-        Self { name: name.into(), of, nullable: true, default: None, identity: None, engine: None, is_hidden: false }
+        let (name, default, identity, engine, computed) = (name.into(), None, None, None, None);
+        Self { name, of, nullable: true, default, identity, engine, is_hidden: false, computed }
     }
 
     /// Its name in the engine's table.
@@ -142,14 +150,11 @@ pub(crate) struct Table {
     pub(crate) row_numbers_from: Option<Arc<Sequence>>,
     /// As the engine has it.
     pub(crate) definition: TableDefinition,
+    /// What its computed columns have, once that is bound.
+    pub(crate) rules: OnceLock<Box<[Rule]>>,
 }
 
 impl Index {
-    /// Whether its keys are sorted, and equal, as the values of the column at this position are. Spans of time are stored in parts.
-    pub(crate) fn is_comparable(&self, table: &Table, position: usize) -> bool {
-        table.columns[self.columns[position]].of.base != Type::Interval
-    }
-
     /// Whether the column at this position of the key rises.
     pub(crate) fn is_ascending(&self, position: usize) -> bool {
         !self.orders.get(position).copied().unwrap_or_default().descending
@@ -203,7 +208,8 @@ impl Table {
         let primary = indexes[0].name.clone();
         let description = Description { columns, primary, ..Description::default() };
         let (name, definition) = (definition.name.clone(), definition.clone());
-        Ok(Self { id, name, layout, indexes, description, row_numbers_from: None, definition })
+        let (row_numbers_from, rules) = (None, OnceLock::new());
+        Ok(Self { id, name, layout, indexes, description, row_numbers_from, definition, rules })
     }
 
     /// The same table, as SQL has described it under this name.
@@ -238,6 +244,7 @@ impl Table {
             description: Description::default(),
             row_numbers_from: None,
             definition,
+            rules: OnceLock::new(),
         };
         same.described(name, description, numbers)
     }
@@ -258,7 +265,7 @@ impl Table {
 
     /// Its columns' values in words, for messages about a row.
     pub(crate) fn names(&self, columns: &[usize]) -> String {
-        columns.iter().map(|&column| self.columns[column].name.as_str()).collect::<Vec<_>>().join(", ")
+        columns.iter().map(|&column| self.key_name(column)).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -258,6 +258,7 @@ impl<P: Protocol> Connection<P> {
             let (table, engine) = self.database.make_table(definition)?;
             description.engine = (engine != name).then_some(engine);
             let table = Arc::new(self.database.describe(&name, table, description));
+            table.prepare(&self.catalog())?;
             made.push((name, Object::Table(table.clone())));
             if let Some(source) = source {
                 let (checks, keys, on_conflict) = (Vec::new(), Arc::default(), OnConflict::Fail);

@@ -86,6 +86,7 @@ states! {
     DATATYPE_MISMATCH "42804" "A value of another type than the place needs.";
     WRONG_OBJECT_TYPE "42809" "The name stands for another kind of object.";
     GENERATED_ALWAYS "428C9" "A value for a column that has its own.";
+    RESERVED_NAME "42939" "A name that SQL keeps for itself.";
     CANNOT_COERCE "42846" "There is no cast from the one type to the other.";
     UNDEFINED_FUNCTION "42883" "There is no such function or operator.";
     UNDEFINED_TABLE "42P01" "There is no such table.";

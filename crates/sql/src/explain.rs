@@ -48,7 +48,7 @@ pub(crate) fn wanted(analyze: bool, options: &[ast::UtilityOption]) -> Result<Wa
 ///
 /// `is_planned`: the protocol plans it. What is declared of a call is told in any case.
 pub(crate) fn lines(plan: &Plan, is_planned: bool) -> Vec<String> {
-    let mut out = Out { lines: Vec::new(), profile: None, answered: 0 };
+    let mut out = Out { lines: Vec::new(), profile: None, answered: 0, outer: Vec::new() };
     out.plan(plan);
     if is_planned || matches!(plan, Plan::Call(_)) {
         out.lines.extend(crate::declared::in_words(plan));
@@ -58,7 +58,7 @@ pub(crate) fn lines(plan: &Plan, is_planned: bool) -> Vec<String> {
 
 /// The lines of a plan that has run, and has answered with so many rows.
 pub(crate) fn analyzed(analyzed: &Analyzed, profile: &Profile, answered: u64) -> Vec<String> {
-    let mut out = Out { lines: Vec::new(), profile: Some(profile), answered };
+    let mut out = Out { lines: Vec::new(), profile: Some(profile), answered, outer: Vec::new() };
     out.plan(&analyzed.plan);
     if analyzed.has_summary {
         out.lines.push(format!("Rows Read: {}", profile.read()));
@@ -111,10 +111,30 @@ struct Out<'p> {
     profile: Option<&'p Profile>,
     /// The rows that the plan has answered with.
     answered: u64,
+    /// What the columns of the rows around are called, the next one last.
+    outer: Vec<Vec<String>>,
 }
 
-/// What columns are called: `None` where only positions are known.
-type Names<'n> = &'n [String];
+/// What columns are called: those of the row, and of the rows around, the next one last.
+#[derive(Clone, Copy, Default)]
+struct Names<'n> {
+    own: &'n [String],
+    outer: &'n [Vec<String>],
+}
+
+impl<'n> From<&'n Vec<String>> for Names<'n> {
+    fn from(own: &'n Vec<String>) -> Self {
+        Self { own, outer: &[] }
+    }
+}
+
+impl Names<'_> {
+    /// A column of a row around, the next of which has level 1.
+    fn of_outer(self, level: usize, column: usize) -> String {
+        let row = self.outer.len().checked_sub(level).and_then(|at| self.outer.get(at));
+        row.and_then(|row| row.get(column)).cloned().unwrap_or_else(|| format!("outer{level}.column{}", column + 1))
+    }
+}
 
 /// The names of a node's columns.
 fn names_of(node: &Node) -> Vec<String> {
@@ -122,7 +142,7 @@ fn names_of(node: &Node) -> Vec<String> {
         Node::Scan(scan) => scan.columns.iter().map(|&at| scan.table.columns[at].name.clone()).collect(),
         Node::Project { input, columns } => {
             let names = names_of(input);
-            columns.iter().map(|expr| in_words(expr, &names)).collect()
+            columns.iter().map(|expr| in_words(expr, (&names).into())).collect()
         }
         Node::Filter { input, .. }
         | Node::Sort { input, .. }
@@ -133,8 +153,8 @@ fn names_of(node: &Node) -> Vec<String> {
             let names = names_of(input);
             let own = aggregates
                 .iter()
-                .map(|it| call_in_words(&format!("{:?}", it.kind).to_lowercase(), &it.arguments, &names));
-            groups.iter().map(|expr| in_words(expr, &names)).chain(own).collect()
+                .map(|it| call_in_words(&format!("{:?}", it.kind).to_lowercase(), &it.arguments, (&names).into()));
+            groups.iter().map(|expr| in_words(expr, (&names).into())).chain(own).collect()
         }
         other => (1..=other.width()).map(|at| format!("column{at}")).collect(),
     }
@@ -173,14 +193,15 @@ fn in_words(expr: &Expr, names: Names<'_>) -> String {
     match expr {
         Expr::Constant(value) => constant(value),
         Expr::Parameter(number) => format!("${}", number + 1),
-        Expr::Column(at) => names.get(*at).cloned().unwrap_or_else(|| format!("column{}", at + 1)),
-        Expr::Outer { level, column } => format!("outer{level}.column{}", column + 1),
+        Expr::Column(at) => names.own.get(*at).cloned().unwrap_or_else(|| format!("column{}", at + 1)),
+        Expr::Outer { level, column } => names.of_outer(*level, *column),
         Expr::Call(function, arguments) if !function.name.starts_with(|it: char| it.is_ascii_alphabetic()) => {
             match &arguments[..] {
                 [left, right] => format!("({} {} {})", part(left), function.name, part(right)),
                 _ => format!("({} {})", function.name, list(arguments, names)),
             }
         }
+        Expr::Call(function, arguments) if function.name == crate::sort_keys::SORT_KEY.name => list(arguments, names),
         Expr::Call(function, arguments) => call_in_words(function.name, arguments, names),
         Expr::Cast(_, inner) => part(inner),
         Expr::Bounded(of, _, inner) => format!("({})::{of}", part(inner)),
@@ -275,7 +296,7 @@ impl Out<'_> {
                     Node::Scan(scan) => self.scan((scan, node), Some(condition), depth),
                     input => {
                         self.node(input, depth);
-                        self.more(depth, format!("Filter: {}", in_words(condition, &names_of(input))));
+                        self.more(depth, format!("Filter: {}", in_words(condition, self.names(&names_of(input)))));
                     }
                 }
                 self.left_out(node, input, depth);
@@ -290,7 +311,7 @@ impl Out<'_> {
             }
             Node::Sort { input, keys } => {
                 self.line(depth, "Sort", node);
-                self.more(depth, format!("Sort Key: {}", order(keys, &names_of(input))));
+                self.more(depth, format!("Sort Key: {}", order(keys, self.names(&names_of(input)))));
                 self.node(input, depth + 1);
             }
             Node::Distinct { input, keys } => {
@@ -334,7 +355,7 @@ impl Out<'_> {
                 let names = names_of(input);
                 let is_one = sets.len() == 1;
                 for set in sets.iter().filter(|_| !groups.is_empty()) {
-                    let keys = list(set.iter().map(|&at| &groups[at]), &names);
+                    let keys = list(set.iter().map(|&at| &groups[at]), self.names(&names));
                     let keys = if keys.is_empty() { "()".to_owned() } else { keys };
                     self.more(depth, format!("{}: {keys}", if is_one { "Group Key" } else { "Hash Key" }));
                 }
@@ -371,11 +392,22 @@ impl Out<'_> {
         if let Some(on) = on {
             self.more(
                 depth,
-                format!("{}: {}", if is_hashed { "Hash Cond" } else { "Join Filter" }, in_words(on, &names)),
+                format!(
+                    "{}: {}",
+                    if is_hashed { "Hash Cond" } else { "Join Filter" },
+                    in_words(on, self.names(&names))
+                ),
             );
         }
         self.node(left, depth + 1);
+        self.outer.push(names_of(left));
         self.node(right, depth + 1);
+        self.outer.pop();
+    }
+
+    /// The names of these columns, and of those around.
+    fn names<'n>(&'n self, own: &'n [String]) -> Names<'n> {
+        Names { own, outer: &self.outer }
     }
 
     /// A scan, whose line counts what this operator has done.
@@ -389,23 +421,27 @@ impl Out<'_> {
             self.line(depth, &format!("Seq Scan on {}", scan.table.name), node);
         } else {
             self.line(depth, &format!("Index Scan{backward} using {} on {}", index.name, scan.table.name), node);
-            let column = |position: usize| scan.table.columns[index.columns[position]].name.as_str();
-            let equal = scan.path.equal.iter().enumerate();
+            let column = |position: usize| scan.table.key_name(index.columns[position]);
+            // That a row is one of those that the index is about is no condition of its own.
+            let first = index.columns.len() - scan.table.keys(index).len();
+            let equal = scan.path.equal.iter().enumerate().skip(first);
             let mut parts: Vec<_> =
-                equal.map(|(at, value)| format!("({} = {})", column(at), in_words(value, &[]))).collect();
+                equal.map(|(at, value)| format!("({} = {})", column(at), in_words(value, self.names(&[])))).collect();
             let behind = scan.path.equal.len();
             let (is_ascending, has_next) = (index.is_ascending(behind), behind < index.columns.len());
             for (bound, is_lower) in [(&scan.path.lower, true), (&scan.path.upper, false)] {
                 let Some((value, is_included)) = bound.as_ref().filter(|_| has_next) else { continue };
                 let sign = if is_lower == is_ascending { ">" } else { "<" };
                 let sign = if *is_included { format!("{sign}=") } else { sign.to_owned() };
-                parts.push(format!("({} {sign} {})", column(behind), in_words(value, &[])));
+                parts.push(format!("({} {sign} {})", column(behind), in_words(value, self.names(&[]))));
             }
             let all = if let [one] = &parts[..] { one.clone() } else { format!("({})", parts.join(" AND ")) };
-            self.more(depth, format!("Index Cond: {all}"));
+            if !parts.is_empty() {
+                self.more(depth, format!("Index Cond: {all}"));
+            }
         }
         if let Some(condition) = condition {
-            self.more(depth, format!("Filter: {}", in_words(condition, &names)));
+            self.more(depth, format!("Filter: {}", in_words(condition, self.names(&names))));
         }
     }
 }

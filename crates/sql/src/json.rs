@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
+use crate::sort_keys::put_number;
 
 /// How deeply values may nest.
 const DEPTH: usize = 500;
@@ -33,6 +34,8 @@ pub(crate) enum Form<'a> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Texts may have `\u0000`, which no text of SQL has.
+    takes_zero: bool,
 }
 
 fn invalid(detail: impl Into<String>) -> SqlError {
@@ -41,7 +44,16 @@ fn invalid(detail: impl Into<String>) -> SqlError {
 
 /// The value that a text is.
 pub(crate) fn parse(text: &str) -> Result<Value<'_>, SqlError> {
-    let mut reader = Reader { text, at: 0 };
+    read(text, false)
+}
+
+/// The value that the text of a `json` is: it may have `\u0000` as long as nothing wants to know its texts.
+pub(crate) fn read_json(text: &str) -> Result<Value<'_>, SqlError> {
+    read(text, true)
+}
+
+fn read(text: &str, takes_zero: bool) -> Result<Value<'_>, SqlError> {
+    let mut reader = Reader { text, at: 0, takes_zero };
     reader.skip_blanks();
     let value = reader.value(0)?;
     reader.skip_blanks();
@@ -263,7 +275,7 @@ impl<'a> Reader<'a> {
         let bad = || invalid("\"\\u\" must be followed by four hexadecimal digits.");
         let first = self.unit().ok_or_else(bad)?;
         let code = match first {
-            0 => {
+            0 if !self.takes_zero => {
                 return Err(SqlError::new(SqlState("22P05"), "unsupported Unicode escape sequence")
                     .with_detail("\\u0000 cannot be converted to text."));
             }
@@ -305,7 +317,7 @@ fn by_key(one: &str, other: &str) -> Ordering {
 }
 
 /// The pairs of an object in the order of their keys; of equal keys the last one stays.
-fn in_order<'v, 'a>(pairs: &'v [(Cow<'a, str>, Value<'a>)]) -> Vec<(&'v str, &'v Value<'a>)> {
+pub(crate) fn in_order<'v, 'a>(pairs: &'v [(Cow<'a, str>, Value<'a>)]) -> Vec<(&'v str, &'v Value<'a>)> {
     let mut sorted: Vec<(&str, &Value<'a>)> = Vec::with_capacity(pairs.len());
     let mut all: Vec<_> = pairs.iter().map(|(key, value)| (&**key, value)).collect();
     all.sort_by(|one, other| by_key(one.0, other.0));
@@ -403,7 +415,7 @@ impl Value<'_> {
     }
 
     /// The place among the kinds of values.
-    fn rank(&self) -> u8 {
+    pub(crate) fn rank(&self) -> u8 {
         match &self.of {
             Form::Array(items) if items.is_empty() => 0,
             Form::Null => 1,
@@ -422,7 +434,15 @@ impl Value<'_> {
             (Form::Text(one), Form::Text(other)) => one.cmp(other),
             (Form::Number, Form::Number) => match (number(self.raw), number(other.raw)) {
                 (Ok(one), Ok(other)) => one.cmp(&other),
-                _ => self.raw.cmp(other.raw),
+                // Beyond what a numeric holds, their digits say it.
+                _ => {
+                    let key = |raw: &str| {
+                        let mut key = Vec::new();
+                        put_number(&mut key, raw);
+                        key
+                    };
+                    key(self.raw).cmp(&key(other.raw))
+                }
             },
             (Form::Array(one), Form::Array(other)) => one.len().cmp(&other.len()).then_with(|| {
                 let pairs = one.iter().zip(other).map(|(one, other)| one.compare(other));

@@ -1,5 +1,7 @@
 //! Text into statements.
 
+mod targets;
+
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
@@ -238,9 +240,11 @@ fn with_exclusions(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-fn quoted(value: String) -> sqlparser::tokenizer::Word {
+pub(super) fn quoted(value: String) -> sqlparser::tokenizer::Word {
     sqlparser::tokenizer::Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword }
 }
+
+pub(crate) use targets::TARGET;
 
 const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 
@@ -257,7 +261,7 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     let tokens = crate::procedures::with_procedures(text, tokens(text)?)?;
     let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
-    let tokens = with_exclusions(tokens);
+    let tokens = targets::with_targets(with_exclusions(tokens));
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
 

@@ -1,11 +1,18 @@
 //! Scans of tables, and which index answers a condition.
 
+mod implied;
+
 use std::sync::{Arc, OnceLock};
 
 use polychron_schema::{ColumnSpan, Projection};
 
+use crate::bind::sort_key;
 use crate::catalog::{Index, Table};
+use crate::computed::Rule;
+use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
+
+pub(crate) use implied::is_implied;
 
 /// Rows of a table.
 #[derive(Clone, Debug)]
@@ -65,11 +72,20 @@ impl Path {
     }
 }
 
-/// A comparison of a column with what is known before a row is.
+/// A comparison of a column, or of the expression that one has, with what is known before a row is.
 struct Bound<'e> {
     column: usize,
     sign: &'static str,
     value: &'e Expr,
+    /// Both sides are of the same type.
+    is_alike: bool,
+}
+
+/// What is known of the rows of a table.
+struct Known<'e> {
+    bounds: Vec<Bound<'e>>,
+    /// The parts of the condition over the table's columns, where computed columns want them.
+    parts: Vec<Expr>,
 }
 
 /// The best path to the rows of which all these parts hold; the parts stay to be tested. `column_of` says which column of the table a column of
@@ -80,11 +96,17 @@ pub(crate) fn choose(
     column_of: &dyn Fn(usize) -> Option<usize>,
     is_known: &dyn Fn(&Expr) -> bool,
 ) -> Path {
-    let bounds: Vec<_> = parts.iter().filter_map(|part| bound(part, column_of, is_known)).collect();
+    let rules = table.rules().unwrap_or_default();
+    let bounds = parts.iter().filter_map(|part| bound(part, rules, column_of, is_known)).collect();
+    let parts = match rules {
+        [] => Vec::new(),
+        _ => parts.iter().filter_map(|part| over_table(part, column_of)).collect(),
+    };
+    let known = Known { bounds, parts };
     let mut best = Path::ALL;
     let mut best_score = 0;
     for (position, index) in table.indexes.iter().enumerate() {
-        let Some((path, score)) = along(table, (position, index), &bounds) else { continue };
+        let Some((path, score)) = along(table, (position, index), &known) else { continue };
         if score > best_score {
             (best, best_score) = (path, score);
         }
@@ -92,40 +114,80 @@ pub(crate) fn choose(
     best
 }
 
+/// An expression over the columns of the table, if it looks at no others.
+fn over_table(expr: &Expr, column_of: &dyn Fn(usize) -> Option<usize>) -> Option<Expr> {
+    let (mut own, mut is_own) = (expr.clone(), true);
+    // Nothing in here fails.
+    let _ = own.replace(&mut |it| {
+        if let Expr::Column(at) = it {
+            match column_of(*at) {
+                Some(column) => *at = column,
+                None => is_own = false,
+            }
+        }
+        Ok(false)
+    });
+    is_own.then_some(own)
+}
+
 fn bound<'e>(
     part: &'e Expr,
+    rules: &[Rule],
     column_of: &dyn Fn(usize) -> Option<usize>,
     is_known: &dyn Fn(&Expr) -> bool,
 ) -> Option<Bound<'e>> {
     let Expr::Call(function, sides) = part else { return None };
-    let column = |side: &Expr| if let Expr::Column(at) = side { column_of(*at) } else { None };
+    let column = |side: &Expr| match side {
+        Expr::Column(at) => column_of(*at),
+        _ if rules.is_empty() => None,
+        side => {
+            let own = over_table(side, column_of)?;
+            rules.iter().find(|rule| rule.value.is_same(&own)).map(|rule| rule.column)
+        }
+    };
     let [left, right] = &**sides else { return None };
-    if let Some(column) = column(left)
-        && is_known(right)
-    {
-        return Some(Bound { column, sign: function.name, value: right });
-    }
+    let is_alike = function.arguments.first() == function.arguments.last();
     let sign = match function.name {
-        "=" => "=",
+        sign @ ("=" | "<" | "<=" | ">" | ">=") => sign,
+        _ => return None,
+    };
+    if is_known(right)
+        && let Some(column) = column(left)
+    {
+        return Some(Bound { column, sign, value: right, is_alike });
+    }
+    let sign = match sign {
         "<" => ">",
         "<=" => ">=",
         ">" => "<",
         ">=" => "<=",
-        _ => return None,
+        sign => sign,
     };
-    let column = column(right).filter(|_| is_known(left))?;
-    Some(Bound { column, sign, value: left })
+    let column = is_known(left).then(|| column(right))??;
+    Some(Bound { column, sign, value: left, is_alike })
 }
 
 /// The path along an index and how good it is, if the bounds say anything of it.
-fn along(table: &Table, (position, index): (usize, &Index), bounds: &[Bound<'_>]) -> Option<(Path, usize)> {
+fn along(table: &Table, (position, index): (usize, &Index), known: &Known<'_>) -> Option<(Path, usize)> {
     let of = |column: usize, signs: [&str; 2]| {
-        let found = bounds.iter().find(|bound| bound.column == column && signs.contains(&bound.sign));
-        found.map(|bound| (bound.value.clone(), bound.sign))
+        let source = table.source(column);
+        let is_sorted = source == column;
+        let is_of = |it: &&Bound<'_>| it.column == source && signs.contains(&it.sign) && (is_sorted || it.is_alike);
+        let found = known.bounds.iter().find(is_of)?;
+        let value = found.value.clone();
+        Some((if is_sorted { value } else { sort_key(value) }, found.sign))
     };
     let mut equal = Vec::new();
-    for (at, &column) in index.columns.iter().enumerate() {
-        match of(column, ["=", "="]).filter(|_| index.is_comparable(table, at)) {
+    let condition = index.columns.len() - table.keys(index).len();
+    if condition > 0 {
+        let rule = table.rules().ok()?.iter().find(|rule| rule.column == index.columns[0])?;
+        if !is_implied(&rule.value, &known.parts) {
+            return None;
+        }
+        equal.push(Expr::Constant(OwnedDatum::Plain(Datum::Bool(true))));
+    }
+    for &column in table.keys(index) {
+        match of(column, ["=", "="]) {
             Some((value, _)) => equal.push(value),
             None => break,
         }
@@ -136,7 +198,7 @@ fn along(table: &Table, (position, index): (usize, &Index), bounds: &[Bound<'_>]
     }
     let next = index.columns.get(equal.len());
     // Bounds of a column that is sorted downwards would change places.
-    let next = next.filter(|_| index.is_ascending(equal.len()) && index.is_comparable(table, equal.len()));
+    let next = next.filter(|_| index.is_ascending(equal.len()));
     let lower = next.and_then(|&column| of(column, [">", ">="])).map(|(value, sign)| (value, sign == ">="));
     let upper = next.and_then(|&column| of(column, ["<", "<="])).map(|(value, sign)| (value, sign == "<="));
     let score = if is_whole && index.is_unique {

@@ -265,6 +265,7 @@ impl Order {
 impl Scan {
     fn is_ordered_by(&self, keys: &[Order]) -> bool {
         let index = &self.table.indexes[self.path.index];
+        let source = |column: usize| self.table.source(column);
         let (equal, rest) = index.columns.split_at(self.path.equal.len());
         let mut rest = rest.iter().enumerate();
         index.is_ordered
@@ -272,13 +273,12 @@ impl Scan {
                 let key = if self.path.is_backward { key.turned() } else { *key };
                 let column = self.columns[key.at];
                 // One value has any order.
-                equal.contains(&column)
+                equal.iter().any(|own| source(*own) == column)
                     || rest.next().is_some_and(|(position, own)| {
                         let position = equal.len() + position;
                         let nulls_first = !index.orders.get(position).copied().unwrap_or_default().nulls_last;
                         let has_nulls = self.table.columns[column].nullable;
-                        *own == column
-                            && index.is_comparable(&self.table, position)
+                        source(*own) == column
                             && index.is_ascending(position) != key.is_descending
                             && (!has_nulls || nulls_first == key.nulls_first)
                     })

@@ -9,7 +9,7 @@ use polychron_engine::Transaction;
 use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
-use crate::bind::{Binder, NewTable, create_index, object_name};
+use crate::bind::{Binder, NewTable, object_name};
 use crate::catalog::{Catalog, Description, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
@@ -161,13 +161,7 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
                 None => binder.create_table(create)?,
             }
         }
-        ast::Statement::CreateIndex(create) => {
-            let (table, index) = create_index(&binder.catalog, create)?;
-            if let Some(skipped) = skip("CREATE INDEX", &binder.catalog, &index.name, create.if_not_exists)? {
-                return Ok(skipped);
-            }
-            Definition { index: Some((table, index)), ..Definition::new("CREATE INDEX") }
-        }
+        ast::Statement::CreateIndex(create) => return binder.create_index(create),
         ast::Statement::CreateSequence { temporary: false, if_not_exists, name, sequence_options } => {
             let name = object_name(name)?;
             match skip("CREATE SEQUENCE", &binder.catalog, &name, *if_not_exists)? {
@@ -198,7 +192,7 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
 }
 
 /// What becomes of a definition whose name is taken: an error, or nothing where IF NOT EXISTS says so. `None`: the name is free.
-fn skip(tag: &'static str, catalog: &Catalog, name: &str, may_be: bool) -> Result<Option<Action>, SqlError> {
+pub(crate) fn skip(tag: &'static str, catalog: &Catalog, name: &str, may_be: bool) -> Result<Option<Action>, SqlError> {
     match catalog.is_taken(name)? {
         false => Ok(None),
         true if may_be => {

@@ -258,6 +258,9 @@ fn a_writer_that_panics_ends_the_copy() {
     let statement = "COPY (INSERT INTO t SELECT generate_series(1, 50000) RETURNING a) TO STDOUT";
     let copy = std::panic::AssertUnwindSafe(|| connection.copy_out(statement, &mut Panics));
     std::panic::catch_unwind(copy).unwrap_err();
+    // Its transaction has gone, so that the table can be altered.
+    let mut other = Connection::open(&database).unwrap();
+    run(&mut other, &["SET lock_timeout = 100", "ALTER TABLE t ADD COLUMN b int"]);
     assert_eq!(text(&mut connection, "SELECT count(*) FROM t"), "0\n");
     run(&mut connection, &["BEGIN", "INSERT INTO t VALUES (1)"]);
     let copy = std::panic::AssertUnwindSafe(|| {

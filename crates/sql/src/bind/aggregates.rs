@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::calls::Call;
+use super::comparable::{check_equal, check_ordered};
 use super::query::sort_key;
 use super::{Aggregate, AggregateKind, Binder, Regression};
 use crate::casts::Place;
@@ -120,6 +121,7 @@ impl Binder<'_> {
         }
         let mut order = self.order_within(call.order)?;
         if call.is_distinct {
+            types.iter().try_for_each(|of| check_equal(*of))?;
             if !order.iter().all(|key| exprs.iter().any(|it| it.is_same(&key.expr))) {
                 let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
                 return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
@@ -155,6 +157,7 @@ impl Binder<'_> {
     fn order_within(&mut self, keys: &[ast::OrderByExpr]) -> Result<Vec<SortKey>, SqlError> {
         let bound = keys.iter().map(|key| {
             let expr = self.expr(&key.expr)?;
+            check_ordered(expr.base())?;
             sort_key(self.known(expr)?.expr, key)
         });
         bound.collect()

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Operation};
 
 use super::changes::scope_of;
-use super::definitions::{Constraint, Draft, DraftIndex, constraint_of};
+use super::definitions::{Constraint, Draft, constraint_of};
 use super::drops::depended_on;
+use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
 use super::{Binder, Scope, column_type, folded, object_name};
 use crate::casts::Place;
@@ -38,19 +39,14 @@ impl Draft {
     /// The table as it is.
     pub(super) fn of(table: &Table) -> Self {
         let names = |columns: &[usize]| columns.iter().map(|&at| table.columns[at].name.clone()).collect::<Vec<_>>();
-        let indexes = table.indexes[1..].iter().map(|index| DraftIndex {
-            name: index.name.clone(),
-            columns: names(&index.columns),
-            orders: index.orders.clone(),
-            is_unique: index.is_unique,
-        });
         let mut description = table.description.clone();
         description.columns.retain(|column| !column.is_hidden);
         Self {
             name: table.name.clone(),
             description,
-            key: table.has_primary_key().then(|| names(&table.primary().columns)),
-            indexes: indexes.collect(),
+            key: table.has_primary_key().then(|| names(&table.sources(table.primary()))),
+            indexes: DraftIndex::all_of(table),
+            renames: Vec::new(),
             objects: Vec::new(),
         }
     }
@@ -110,11 +106,18 @@ impl Binder<'_> {
         if is_rewritten {
             self.rewrite(&table, draft, values, &mut definition)?;
         } else {
-            let Draft { name, mut description, objects, .. } = draft;
+            let includes = draft.includes();
+            let Draft { name, mut description, objects, renames, .. } = draft;
+            description.includes = includes;
             if name != table.name {
                 description.engine = Some(table.engine.clone().unwrap_or_else(|| table.name.clone()));
             }
-            description.columns.extend(table.columns.iter().filter(|column| column.is_hidden).cloned());
+            let hidden = table.columns.iter().filter(|column| column.is_hidden).cloned();
+            description.columns.extend(hidden.map(|column| {
+                let renamed = |of, (old, new): &(String, String)| renamed(of, old, new);
+                let computed = column.computed.map(|of| renames.iter().fold(of, renamed));
+                Column { computed, ..column }
+            }));
             objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
             definition.set_object(&name, Some(NewObject::Table(table, description)));
         }
@@ -133,8 +136,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("a change of the rows of a table whose foreign keys are not of SQL"));
         }
         let (mut new, objects) = draft.table(&self.catalog)?;
-        let hidden = table.columns.iter().position(|column| column.is_hidden);
-        values.retain(|value| !matches!((value, hidden), (Expr::Column(at), Some(hidden)) if *at == hidden));
+        let hidden = table.columns.iter().position(|column| column.is_hidden && column.computed.is_none());
         if let Some(number) = new.description.row_numbers {
             values.push(match hidden {
                 Some(at) => Expr::Column(at),
@@ -145,6 +147,8 @@ impl Binder<'_> {
                 }
             });
         }
+        // What is computed is so when the rows are inserted.
+        values.resize(new.description.columns.len(), Expr::NULL);
         let scan = Node::Scan(Scan::whole(table));
         new.source = Some(Node::Project { input: Box::new(scan), columns: values });
         objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
@@ -396,7 +400,7 @@ impl Binder<'_> {
         if key.as_ref().is_some_and(|key| key.contains(&name)) {
             *key = None;
         }
-        let gone: Vec<_> = indexes.extract_if(.., |index| index.columns.contains(&name)).collect();
+        let gone: Vec<_> = indexes.extract_if(.., |index| index.names(&name)).collect();
         description.constraints.retain(|own| gone.iter().all(|index| index.name != *own));
         let gone: Vec<_> = description.foreign.extract_if(.., |key| key.columns.contains(&name)).collect();
         description.checks.retain(|check| !mentions(&check.condition, &name));
@@ -477,7 +481,7 @@ impl Binder<'_> {
             self.has_left(&key.parent, change)?;
         } else {
             let key = match of.description.constraints.iter().any(|own| own == name) {
-                true => of.indexes.iter().find(|index| index.name == name).map(|index| index.columns.clone()),
+                true => of.indexes.iter().find(|index| index.name == name).and_then(DraftIndex::columns),
                 false => of.key.clone().filter(|_| of.description.primary == name),
             };
             let Some(key) = key else {

@@ -4,6 +4,7 @@ use sqlparser::ast;
 
 use super::{Binder, folded};
 use crate::casts::{Cast, Place};
+use crate::computed::is_own_name;
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -208,7 +209,10 @@ impl Binder<'_> {
         if scope.columns.iter().any(|column| column.name == table) || !scope.has_table(table) {
             return Ok(None);
         }
-        let columns = scope.columns.iter().enumerate().filter(|(_, column)| column.table.as_deref() == Some(table));
+        // What SQL keeps for itself is no part of a row.
+        let is_seen = |column: &super::ScopeColumn| !(column.is_hidden && is_own_name(&column.name));
+        let is_meant = |column: &super::ScopeColumn| column.table.as_deref() == Some(table) && is_seen(column);
+        let columns = scope.columns.iter().enumerate().filter(|(_, column)| is_meant(column));
         let columns: Vec<_> =
             columns.map(|(at, column)| (column.name.clone(), Typed::new(Expr::Column(at), column.of))).collect();
         let mut parts = Vec::new();

@@ -1,6 +1,5 @@
 //! INSERT, UPDATE and DELETE.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -9,7 +8,7 @@ use super::joins::{Source, filtered, kept_by_keys};
 use super::query::null;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Identity, Index, Object, Table};
+use crate::catalog::{Column, Identity, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::outcome::Notice;
@@ -61,7 +60,7 @@ impl Binder<'_> {
     }
 
     fn on_conflict(&mut self, table: &Table, named: &str, on: &ast::OnConflict) -> Result<OnConflict, SqlError> {
-        let index = on.conflict_target.as_ref().map(|target| arbiter(table, target)).transpose()?;
+        let index = on.conflict_target.as_ref().map(|target| self.arbiter(table, target)).transpose()?;
         let update = match &on.action {
             ast::OnConflictAction::DoNothing => return Ok(OnConflict::Skip(index)),
             ast::OnConflictAction::DoUpdate(update) => update,
@@ -186,7 +185,11 @@ impl Binder<'_> {
     }
 
     pub(super) fn default(&mut self, table: &Table, column: usize) -> Result<Typed, SqlError> {
-        if let Some(numbers) = table.row_numbers_from.as_ref().filter(|_| table.columns[column].is_hidden) {
+        if let Some(numbers) = table
+            .row_numbers_from
+            .as_ref()
+            .filter(|_| table.columns[column].computed.is_none() && table.columns[column].is_hidden)
+        {
             numbers.prepare(ROW_BLOCKS.0)?;
             return Ok(Typed::new(self.drawing(Draw::Row(numbers.clone()), Box::new([])), Type::Int8));
         }
@@ -425,36 +428,6 @@ pub(super) fn scope_of(named: &str, columns: &[Column]) -> Scope {
         ScopeColumn { is_hidden, ..ScopeColumn::new(Some(named), &column.name, column.of) }
     };
     Scope::of(columns.iter().map(column))
-}
-
-/// The position of the unique index that ON CONFLICT is about.
-fn arbiter(table: &Table, target: &ast::ConflictTarget) -> Result<usize, SqlError> {
-    match target {
-        ast::ConflictTarget::Columns { predicate: Some(_), .. } => {
-            Err(SqlError::unsupported("ON CONFLICT with WHERE behind its columns"))
-        }
-        ast::ConflictTarget::Columns { columns, .. } => {
-            let at = columns.iter().map(|column| {
-                let name = folded(column);
-                let missing = || SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
-                table.column(&name).ok_or_else(missing)
-            });
-            let at = at.collect::<Result<BTreeSet<_>, _>>()?;
-            let is_meant =
-                |index: &Index| index.is_unique && index.columns.iter().copied().collect::<BTreeSet<_>>() == at;
-            table.indexes.iter().position(is_meant).ok_or_else(|| {
-                let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-                SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
-            })
-        }
-        ast::ConflictTarget::OnConstraint(name) => {
-            let name = object_name(name)?;
-            table.indexes.iter().position(|index| index.is_unique && index.name == name).ok_or_else(|| {
-                let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
-                SqlError::new(SqlState::UNDEFINED_OBJECT, message)
-            })
-        }
-    }
 }
 
 fn target(table: &Table, name: &str) -> Result<usize, SqlError> {

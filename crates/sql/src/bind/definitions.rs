@@ -1,12 +1,16 @@
 //! CREATE TABLE and CREATE INDEX.
 
-use polychron_schema::{ColumnOrder, ColumnType as Stored, IndexDefinition, MAX_ROW_BYTES, TableDefinition};
+use std::collections::BTreeMap;
+
+use polychron_schema::{ColumnType as Stored, IndexDefinition, MAX_ROW_BYTES, TableDefinition};
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::changes::scope_of;
+use super::indexes::{DraftIndex, KeyColumns, check_key};
 use super::{Binder, Recorded, Scope, column_type, folded, object_name};
 use crate::casts::Place;
 use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, ROW_NUMBER, Table};
+use crate::computed::is_own_name;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::plan::{Node, Scan};
@@ -41,16 +45,10 @@ pub(super) struct Draft {
     /// The primary key's columns by their names: none where rows have hidden numbers.
     pub(super) key: Option<Vec<String>>,
     pub(super) indexes: Vec<DraftIndex>,
+    /// Columns that have got other names, in this order.
+    pub(super) renames: Vec<(String, String)>,
     /// What becomes of other objects.
     pub(super) objects: NewObjects,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct DraftIndex {
-    pub(super) name: String,
-    pub(super) columns: Vec<String>,
-    pub(super) orders: Vec<ColumnOrder>,
-    pub(super) is_unique: bool,
 }
 
 /// How the engine stores values of a type.
@@ -93,11 +91,18 @@ pub(super) enum Constraint {
 impl Draft {
     pub(super) fn new(name: &str) -> Self {
         let description = Description { primary: format!("{name}_pkey"), ..Description::default() };
-        Self { name: name.to_owned(), description, key: None, indexes: Vec::new(), objects: Vec::new() }
+        let (indexes, renames, objects) = Default::default();
+        Self { name: name.to_owned(), description, key: None, indexes, renames, objects }
     }
 
     pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.description.columns.iter().position(|column| column.name == name && !column.is_hidden)
+    }
+
+    /// What INCLUDE of its indexes names.
+    pub(super) fn includes(&self) -> BTreeMap<String, Vec<String>> {
+        let with = self.indexes.iter().filter(|index| !index.include.is_empty());
+        with.map(|index| (index.name.clone(), index.include.clone())).collect()
     }
 
     fn key_column(&self, name: &str) -> Result<usize, SqlError> {
@@ -124,7 +129,7 @@ impl Draft {
         }
         for name in &key {
             let at = self.key_column(name)?;
-            check_key(&self.description.columns[at])?;
+            check_key(self.description.columns[at].of)?;
             self.description.columns[at].nullable = false;
         }
         self.description.primary = named.unwrap_or_else(|| format!("{}_pkey", self.name));
@@ -138,7 +143,7 @@ impl Draft {
         named: Option<String>,
         columns: Vec<String>,
     ) -> Result<(), SqlError> {
-        columns.iter().try_for_each(|name| check_key(&self.description.columns[self.key_column(name)?]))?;
+        columns.iter().try_for_each(|name| check_key(self.description.columns[self.key_column(name)?].of))?;
         let named = match named {
             Some(named) => named,
             None => free_name(
@@ -147,7 +152,7 @@ impl Draft {
             )?,
         };
         self.description.constraints.push(named.clone());
-        self.indexes.push(DraftIndex { name: named, columns, orders: Vec::new(), is_unique: true });
+        self.indexes.push(DraftIndex::unique(named, columns));
         Ok(())
     }
 
@@ -166,7 +171,11 @@ impl Draft {
                 self.description.row_numbers = Some(numbers.unwrap_or_else(|| catalog.new_number()));
             }
         }
-        let mut definition = TableDefinition::new(self.name.clone());
+        let number = columns.len() - 1;
+        let mut keys = KeyColumns { catalog, table: &self.name, columns: &mut *columns };
+        let key = self.key.as_ref().map_or_else(|| vec![number], |key| keys.of_columns(key));
+        let indexes = self.indexes.iter().map(|index| keys.index(index)).collect::<Result<Vec<_>, _>>()?;
+        let mut definition = TableDefinition { key, indexes, ..TableDefinition::new(self.name.clone()) };
         for column in columns.iter() {
             let of = stored(column.of)?;
             definition = match column.nullable {
@@ -174,13 +183,7 @@ impl Draft {
                 false => definition.with_column(column.name.clone(), of),
             };
         }
-        let at = |name: &String| columns.iter().position(|column| column.name == *name);
-        let positions = |names: &[String]| names.iter().filter_map(at).collect::<Vec<_>>();
-        definition.key = self.key.as_ref().map_or_else(|| vec![columns.len() - 1], |key| positions(key));
-        for of in &self.indexes {
-            let new = index(columns, of.name.clone(), positions(&of.columns), &of.orders);
-            definition = definition.with_index(new.with_unique(of.is_unique));
-        }
+        self.description.includes = self.includes();
         self.description.checks.sort_by(|one, other| one.name.cmp(&other.name));
         self.description.engine = None;
         definition.validate().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))?;
@@ -246,6 +249,7 @@ impl Binder<'_> {
         constraints: &mut Vec<Constraint>,
     ) -> Result<(), SqlError> {
         let name = folded(&column.name);
+        check_name(&name)?;
         if draft.column(&name).is_some() {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
@@ -387,15 +391,16 @@ struct Keys<'t> {
 impl<'t> Keys<'t> {
     fn of_table(table: &'t Table) -> Self {
         let named = |index: &crate::catalog::Index| {
-            index.columns.iter().map(|&at| table.columns[at].name.clone()).collect::<Vec<_>>()
+            table.sources(index).into_iter().map(|at| table.columns[at].name.clone()).collect::<Vec<_>>()
         };
         let primary = table.has_primary_key().then(|| named(table.primary()));
-        let unique = table.indexes[1..].iter().filter(|index| index.is_unique).map(named).collect();
+        let unique = table.indexes[1..].iter().filter(|index| index.is_unique && table.is_plain(index));
+        let unique = unique.map(named).collect();
         Self { name: &table.name, columns: &table.columns, primary, unique }
     }
 
     fn of_draft(draft: &'t Draft) -> Self {
-        let unique = draft.indexes.iter().filter(|index| index.is_unique).map(|index| index.columns.clone()).collect();
+        let unique = draft.indexes.iter().filter(|index| index.is_unique).filter_map(DraftIndex::columns).collect();
         Self { name: &draft.name, columns: &draft.description.columns, primary: draft.key.clone(), unique }
     }
 
@@ -479,31 +484,10 @@ fn names_of(columns: &[ast::IndexColumn]) -> Result<Vec<String>, SqlError> {
     columns.iter().map(name).collect()
 }
 
-/// An index whose columns are sorted as SQL does where nothing else is said: upwards, with NULL behind all values.
-fn index(columns: &[Column], name: String, at: Vec<usize>, orders: &[ColumnOrder]) -> IndexDefinition {
-    let order = |(number, column): (usize, &usize)| {
-        let default = ColumnOrder::ASCENDING.with_nulls_last(columns[*column].nullable);
-        orders.get(number).copied().unwrap_or(default)
-    };
-    let orders: Vec<_> = at.iter().enumerate().map(order).collect();
-    IndexDefinition::new(name, at).with_orders(orders)
-}
-
-/// Bytes of a key have the order of the column's values, and are the same for equal ones.
-fn check_key(column: &Column) -> Result<(), SqlError> {
-    match column.of.base {
-        Type::Json => {
-            let message = "data type json has no default operator class for access method \"btree\"";
-            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-        }
-        Type::Numeric if column.of.bound == Bound::None => {
-            Err(SqlError::unsupported("a key of type numeric without precision"))
-        }
-        of @ (Type::Jsonb | Type::Array(_) | Type::Interval) => {
-            Err(SqlError::unsupported(format!("a key of type {of}")))
-        }
-        _ => Ok(()),
-    }
+/// Refuses a name that SQL keeps for itself.
+pub(super) fn check_name(name: &str) -> Result<(), SqlError> {
+    let message = || format!("the column name \"{name}\" is reserved");
+    if is_own_name(name) { Err(SqlError::new(SqlState::RESERVED_NAME, message())) } else { Ok(()) }
 }
 
 /// The name, with the first number that makes it free.
@@ -516,39 +500,4 @@ pub(super) fn free_name(is_taken: &dyn Fn(&str) -> Result<bool, SqlError>, name:
         free = format!("{name}{number}");
     }
     Ok(free)
-}
-
-/// The table and the index of a CREATE INDEX.
-pub(crate) fn create_index(
-    catalog: &Recorded<'_>,
-    create: &ast::CreateIndex,
-) -> Result<(std::sync::Arc<Table>, IndexDefinition), SqlError> {
-    let table = catalog.table(&object_name(&create.table_name)?)?;
-    if create.predicate.is_some() || !create.include.is_empty() || create.nulls_distinct == Some(false) {
-        return Err(SqlError::unsupported("an index with WHERE, INCLUDE or NULLS NOT DISTINCT"));
-    }
-    let (mut at, mut orders) = (Vec::new(), Vec::new());
-    for column in &create.columns {
-        let ast::Expr::Identifier(name) = &column.column.expr else {
-            return Err(SqlError::unsupported("an index of expressions"));
-        };
-        let name = folded(name);
-        let position =
-            table.visible().find(|(_, column)| column.name == name).map(|(at, _)| at).ok_or_else(|| {
-                SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
-            })?;
-        check_key(&table.columns[position])?;
-        let descending = matches!(column.column.options.sort, Some(ast::OrderBySort::Desc));
-        let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
-        let nullable = table.columns[position].nullable;
-        orders.push(ColumnOrder { descending, nulls_last: nullable && !nulls_first });
-        at.push(position);
-    }
-    let names: Vec<_> = at.iter().map(|&at| table.columns[at].name.as_str()).collect();
-    let name = match &create.name {
-        Some(name) => object_name(name)?,
-        None => free_name(&|name| catalog.is_taken(name), &format!("{}_{}_idx", table.name, names.join("_")))?,
-    };
-    let index = index(&table.columns, name, at, &orders).with_unique(create.unique);
-    Ok((table, index))
 }

@@ -180,7 +180,7 @@ impl Binder<'_> {
         let mut draft = super::definitions::Draft::of(table);
         draft.indexes.retain(|index| index.name != name);
         definition.closes.push(table.id);
-        let columns = (0..table.columns.len()).map(crate::expr::Expr::Column).collect();
+        let columns = table.visible().map(|(at, _)| crate::expr::Expr::Column(at)).collect();
         self.rewrite(table, draft, columns, definition)
     }
 }

@@ -264,6 +264,7 @@ impl Binder<'_> {
 
     fn invoke(&mut self, function: &'static Function, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let (arguments, result) = self.fitted(function, arguments)?;
+        self.note_call(function);
         Ok(Typed::new(fold(Expr::Call(function, arguments), function.volatility()), result))
     }
 
@@ -316,6 +317,7 @@ impl Binder<'_> {
             let state = if place == Place::Explicit { SqlState::CANNOT_COERCE } else { SqlState::DATATYPE_MISMATCH };
             return Err(SqlError::new(state, message));
         };
+        self.note_cast(cast, &typed.expr, (from, to.base));
         let beyond = beyond_numerics(&typed.expr).filter(|_| matches!(to.base, Type::Float4 | Type::Float8));
         let expr = match (cast, &typed.expr) {
             _ if let Some(digits) = beyond => read_constant(to.base, digits)?,

@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use super::comparable::check_equal;
 use super::query::position;
 use super::{Aggregate, AggregateKind, Binder, Scope, folded};
 use crate::error::{SqlError, SqlState};
@@ -136,6 +137,7 @@ impl Binder<'_> {
                 Some(at) => list[at].1.clone(),
                 None => self.group_key(part, list)?,
             };
+            check_equal(key.base())?;
             let (mut has_aggregate, mut has_window) = (false, false);
             key.expr.walk(&mut |it| {
                 has_aggregate |= matches!(it, Expr::Aggregate(_));

@@ -6,12 +6,14 @@ mod arrays;
 mod bodies;
 mod calls;
 mod changes;
+mod comparable;
 mod declarations;
 mod definitions;
 mod drops;
 mod expressions;
 mod foreign_keys;
 mod groups;
+mod indexes;
 mod joins;
 mod literals;
 mod operators;
@@ -43,7 +45,8 @@ use crate::plan::SortKey;
 use crate::sequences::Drawn;
 use crate::types::Type;
 
-pub(crate) use definitions::{NewTable, create_index, stored};
+pub(crate) use definitions::{NewTable, stored};
+pub(crate) use indexes::sort_key;
 pub(crate) use joins::beyond;
 pub(crate) use scope::{Scope, ScopeColumn};
 pub(crate) use system::{DATABASE, Names, ROLE};
@@ -79,6 +82,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) variables: Option<variables::Variables>,
     /// The views whose queries are around, the innermost one last.
     pub(crate) views: Vec<String>,
+    /// Something was bound whose value may change with what is set.
+    pub(crate) is_mutable: bool,
 }
 
 /// What comes behind groups: window functions, and functions that give several rows.
@@ -117,6 +122,7 @@ impl<'c> Recorded<'c> {
 
     pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
         let table = self.catalog.table(name)?;
+        table.prepare(self.catalog)?;
         self.named.borrow_mut().push(name.to_owned());
         self.used.borrow_mut().push(table.id);
         Ok(table)
@@ -248,6 +254,7 @@ impl<'c> Binder<'c> {
             views: Vec::new(),
             place: "WHERE",
             variables: None,
+            is_mutable: false,
         }
     }
 

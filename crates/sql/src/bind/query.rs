@@ -3,13 +3,14 @@
 use polychron_engine::mutations::left_out;
 use sqlparser::ast::{self, SetExpr};
 
+use super::comparable::{check_equal, check_ordered};
 use super::groups::{Groups, determined, grouping, over_groups};
 use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
 use super::windows::{WindowCall, over_windows};
 use super::{Behind, Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::ROW_NUMBER;
+use crate::computed::is_own_name;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -160,10 +161,11 @@ impl Binder<'_> {
         let scope = Scope::of(named);
         let keys = order.iter().map(|key| {
             let expr = match position(&key.expr, columns.len(), "ORDER BY")? {
-                Some(at) => Expr::Column(at),
-                None => self.within(scope.clone(), |binder| binder.expr(&key.expr))?.expr,
+                Some(at) => Typed::new(Expr::Column(at), columns[at].of),
+                None => self.within(scope.clone(), |binder| binder.expr(&key.expr))?,
             };
-            sort_key(expr, key)
+            check_ordered(expr.base())?;
+            sort_key(expr.expr, key)
         });
         let keys = keys.collect::<Result<_, SqlError>>()?;
         Ok(Query { node: Node::Sort { input: Box::new(node), keys }, columns })
@@ -241,7 +243,10 @@ impl Binder<'_> {
         }
         let once = match &select.distinct {
             None | Some(ast::Distinct::All) => Once::No,
-            Some(ast::Distinct::Distinct) => Once::Rows,
+            Some(ast::Distinct::Distinct) => {
+                columns.iter().try_for_each(|column| check_equal(column.of.base))?;
+                Once::Rows
+            }
             Some(ast::Distinct::On(_)) => Once::Keys(distinct_on),
         };
         Ok(Query { node: ordered(node, exprs, keys, once)?, columns })
@@ -308,8 +313,8 @@ impl Binder<'_> {
         let scope = self.scopes.last().cloned().unwrap_or_default();
         let is_meant = |column: &ScopeColumn| match table {
             None => !column.is_hidden,
-            // What USING hides is named so, and the number of a row is not.
-            Some(table) => column.table.as_deref() == Some(table) && !(column.is_hidden && column.name == ROW_NUMBER),
+            // What USING hides is named so, and what SQL keeps for itself is not.
+            Some(table) => column.table.as_deref() == Some(table) && !(column.is_hidden && is_own_name(&column.name)),
         };
         match table {
             Some(table) if !scope.has_table(table) => {
@@ -330,20 +335,30 @@ impl Binder<'_> {
 
     /// What a key of ORDER BY stands for: a column of the list by name or position, or an expression over the rows.
     fn order_key(&mut self, key: &ast::Expr, place: &str, list: &[(String, Typed)]) -> Result<Expr, SqlError> {
+        let bound = self.order_value(key, place, list)?;
+        if place == "ORDER BY" {
+            check_ordered(bound.base())?
+        } else {
+            check_equal(bound.base())?
+        }
+        Ok(bound.expr)
+    }
+
+    fn order_value(&mut self, key: &ast::Expr, place: &str, list: &[(String, Typed)]) -> Result<Typed, SqlError> {
         if let Some(at) = position(key, list.len(), place)? {
-            return Ok(list[at].1.expr.clone());
+            return Ok(list[at].1.clone());
         }
         if let ast::Expr::Identifier(name) = key {
-            let mut named = list.iter().filter(|(own, _)| *own == folded(name)).map(|(_, typed)| &typed.expr);
+            let mut named = list.iter().filter(|(own, _)| *own == folded(name)).map(|(_, typed)| typed);
             if let Some(first) = named.next() {
-                if named.all(|other| other.is_same(first)) {
+                if named.all(|other| other.expr.is_same(&first.expr)) {
                     return Ok(first.clone());
                 }
                 let message = format!("{place} \"{}\" is ambiguous", folded(name));
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
             }
         }
-        Ok(self.expr(key)?.expr)
+        self.expr(key)
     }
 }
 
@@ -485,7 +500,7 @@ pub(super) fn position(expr: &ast::Expr, width: usize, place: &str) -> Result<Op
 }
 
 /// The name that PostgreSQL gives a column of the list.
-fn name_of(expr: &ast::Expr) -> String {
+pub(super) fn name_of(expr: &ast::Expr) -> String {
     match expr {
         ast::Expr::Identifier(name) => folded(name),
         ast::Expr::CompoundIdentifier(parts) => parts.last().map_or_else(String::new, folded),

@@ -5,7 +5,7 @@ use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::alter::{Alteration, quoted};
-use super::definitions::{Draft, constraint_taken};
+use super::definitions::{Draft, check_name, constraint_taken};
 use super::{Binder, folded};
 use crate::catalog::taken;
 use crate::error::{SqlError, SqlState};
@@ -22,6 +22,7 @@ impl Binder<'_> {
         let Some(at) = change.draft.column(&old) else {
             return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")));
         };
+        check_name(new)?;
         let table = change.draft.name.clone();
         if change.draft.column(new).is_some() {
             let message = format!("column \"{new}\" of relation \"{table}\" already exists");
@@ -30,12 +31,13 @@ impl Binder<'_> {
         let renamed = |names: &mut Vec<String>| {
             names.iter_mut().filter(|own| **own == old).for_each(|own| new.clone_into(own));
         };
-        let Draft { description, key, indexes, .. } = &mut change.draft;
+        let Draft { description, key, indexes, renames, .. } = &mut change.draft;
         let column = &mut description.columns[at];
         column.engine.get_or_insert_with(|| old.clone());
         new.clone_into(&mut column.name);
         key.iter_mut().for_each(renamed);
-        indexes.iter_mut().for_each(|index| renamed(&mut index.columns));
+        indexes.iter_mut().for_each(|index| index.rename_column(&old, new));
+        renames.push((old.clone(), new.to_owned()));
         for key in &mut description.foreign {
             renamed(&mut key.columns);
             if key.parent == table {
@@ -125,7 +127,7 @@ pub(super) fn mentions(condition: &str, name: &str) -> bool {
     tokens(condition).iter().any(|token| is_name(token, name))
 }
 
-fn with_name(condition: &str, old: &str, new: &str) -> String {
+pub(super) fn with_name(condition: &str, old: &str, new: &str) -> String {
     let words = tokens(condition).into_iter();
     words.map(|token| if is_name(&token, old) { quoted(new) } else { token.to_string() }).collect()
 }

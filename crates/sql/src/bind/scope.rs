@@ -71,7 +71,7 @@ impl Scope {
     pub(crate) fn is_determined(&self, column: usize, by: &dyn Fn(usize) -> bool) -> bool {
         let of = &self.columns[column];
         let Some((table, _)) = &of.origin else { return false };
-        table.primary().columns.iter().all(|key| {
+        table.sources(table.primary()).iter().all(|key| {
             let is_key = |it: &ScopeColumn| it.table == of.table && it.origin.as_ref().is_some_and(|(_, at)| at == key);
             self.columns.iter().enumerate().any(|(at, it)| is_key(it) && by(at))
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, SetExpr, SetOperator};
 
+use super::comparable::check_equal;
 use super::query::Query;
 use super::{Binder, folded};
 use crate::casts::Place;
@@ -52,6 +53,9 @@ impl Binder<'_> {
         for (at, (one, other)) in left.columns.iter().zip(&right.columns).enumerate() {
             let sides = [one, other].map(|column| Typed::new(Expr::Column(at), column.of)).to_vec();
             let (mut sides, of) = self.alike(&name, sides)?;
+            if !(is_all && matches!(op, SetOperator::Union)) {
+                check_equal(of.base)?;
+            }
             rights.push(sides.pop().unwrap_or(Expr::NULL));
             lefts.push(sides.pop().unwrap_or(Expr::NULL));
             columns.push(OutputColumn { name: one.name.clone(), of });

@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::calls::Call;
+use super::comparable::{check_equal, check_ordered};
 use super::literals::constant;
 use super::query::sort_key;
 use super::{Aggregate, AggregateKind, Binder, folded};
@@ -299,12 +300,14 @@ impl Binder<'_> {
         let mut partition = Vec::new();
         for expr in &spec.partition_by {
             let typed = self.expr(expr)?;
+            check_equal(typed.base())?;
             partition.push(self.known(typed)?.expr);
         }
         let (mut order, mut last) = (Vec::new(), None);
         for key in &spec.order_by {
             let typed = self.expr(&key.expr)?;
             let typed = self.known(typed)?;
+            check_ordered(typed.base())?;
             last = Some(typed.base());
             order.push(sort_key(typed.expr, key)?);
         }

@@ -125,6 +125,15 @@ impl<'w> Encoder<'w> {
     }
 }
 
+/// Ends a copy whose `out` panics: its transaction has failed, or goes with it.
+struct Copying<'c, P: Protocol>(&'c mut Connection<P>);
+
+impl<P: Protocol> Drop for Copying<'_, P> {
+    fn drop(&mut self) {
+        self.0.end_leaked_copy();
+    }
+}
+
 impl<P: Protocol> Connection<P> {
     /// Runs a `COPY … TO STDOUT`, and gives its data to `out` in pieces while the query runs. The answer is the number of rows.
     ///
@@ -135,10 +144,12 @@ impl<P: Protocol> Connection<P> {
     pub fn copy_out(&mut self, text: &str, out: &mut dyn io::Write) -> Result<u64, SqlError> {
         self.session.check_thread()?;
         let running = self.begin_statement();
-        // Where `out` panics, the transaction ends with the next statement.
-        self.is_copying = true;
-        let ended = Running::hold(running.as_ref(), || self.wake(text).map(|()| self.run_copy_out(text, out)));
-        self.is_copying = false;
+        let copying = Copying(self);
+        copying.0.is_copying = true;
+        let ended =
+            Running::hold(running.as_ref(), || copying.0.wake(text).map(|()| copying.0.run_copy_out(text, out)));
+        copying.0.is_copying = false;
+        drop(copying);
         drop(running);
         let ended = ended?.map_err(|error| self.fail(error));
         self.finish_definitions();

@@ -11,7 +11,7 @@ use polychron_schema::{KeyScratch, Projection, RowBuffer, ValueRef, build_row_of
 use super::foreign_keys::Notes;
 use super::scans::{is_point, point_key, values as scan_values};
 use super::{Exec, Failure, Flow, Sink, projected, run};
-use crate::catalog::Table;
+use crate::catalog::{Column, Table};
 use crate::codec::to_stored;
 use crate::context::Context;
 use crate::datum::Datum;
@@ -102,22 +102,25 @@ fn insert_rows<'a>(
         if !notes.is_copy() {
             target.check(row, exec, context)?;
         }
-        let row = match insert_row(table, row, exec)? {
+        let passing = exec.take_arena();
+        let whole = with_computed(table, row, exec, context, &passing)?;
+        let row = match insert_row(table, whole, exec)? {
             Insertion::Inserted => {
-                notes.inserted(table, row);
-                row
+                notes.inserted(table, whole);
+                whole
             }
             Insertion::Duplicate(index) => {
-                let taken = || duplicate(table, index, row, context.zone);
+                let taken = || duplicate(table, index, whole, context.zone);
                 match on_conflict {
                     OnConflict::Fail => return Err(taken().into()),
                     OnConflict::Skip(None) => continue,
-                    OnConflict::Skip(Some(at)) => match existing(table, *at, row, exec, context)? {
+                    OnConflict::Skip(Some(at)) => match existing(table, *at, whole, exec, context)? {
                         Some(_) => continue,
                         None => return Err(taken().into()),
                     },
                     OnConflict::Update(update) => {
-                        let old = existing(table, update.index, row, exec, context)?.ok_or_else(taken)?;
+                        let old = existing(table, update.index, whole, exec, context)?.ok_or_else(taken)?;
+                        let row = with_computed(table, row, exec, context, context.arena)?;
                         match update_existing(target, update, (old, row), &written, exec, context)? {
                             Some(new) => {
                                 notes.updated(table, (old, new), exec)?;
@@ -134,6 +137,7 @@ fn insert_rows<'a>(
         }
         count += 1;
         answered(target.returning, row, exec, context, out)?;
+        exec.give_arena(passing);
     }
     Ok(count)
 }
@@ -193,6 +197,7 @@ pub(super) fn update(
     if let Some((scan, columns)) = alone(source, keys, exec)
         && let Some(values) = columns.get(width..).filter(|values| values.len() == set.len())
         && !is_of_key(target.table, set)
+        && target.table.primary().columns.iter().all(|&at| target.table.columns[at].computed.is_none())
     {
         return update_alone(target, (scan, values), set, exec, context, out);
     }
@@ -274,13 +279,19 @@ fn update_alone(
         }
         set.iter().zip(&values).for_each(|(&column, value)| own[column] = *value);
         target.check(&own, exec, context)?;
+        let mut computed = bumpalo::collections::Vec::new_in(arena);
+        for rule in table.rules()? {
+            let value = rule.value.eval(&own, context)?.within(arena);
+            own[rule.column] = value;
+            computed.push((rule.column, value));
+        }
         if keeps_row {
             let mut kept = bumpalo::collections::Vec::with_capacity_in(own.len(), arena);
             kept.extend(own.iter().map(|value| value.within(arena)));
             new = Some(kept.into_bump_slice());
         }
         drop(own);
-        for (&column, value) in set.iter().zip(values) {
+        for (column, value) in set.iter().copied().zip(values).chain(computed) {
             let value = value_of(table, column, value, arena)?;
             set_value_ref(row, &table.layout, column, value).map_err(Error::from)?;
         }
@@ -316,6 +327,13 @@ pub(super) fn change<'a>(
     set.iter().zip(values).for_each(|(&column, value)| row[column] = *value);
     let row = &*row;
     target.check(row, exec, context)?;
+    let row = with_computed(table, row, exec, context, context.arena)?;
+    let mut changed = bumpalo::collections::Vec::from_iter_in(set.iter().copied(), context.arena);
+    for rule in table.rules()? {
+        let is_same = old[rule.column].compare(row[rule.column]).is_eq();
+        changed.extend((!is_same).then_some(rule.column));
+    }
+    let set = &changed[..];
     if is_of_key(table, set) {
         // A row under another key is another row.
         exec.access.delete(table.id, key)?;
@@ -387,6 +405,27 @@ pub(super) fn delete(
     Ok(count)
 }
 
+/// The row with the values of columns that are computed of others, in this arena.
+fn with_computed<'a>(
+    table: &Table,
+    row: Row<'a>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    arena: &'a Bump,
+) -> Result<Row<'a>, Failure> {
+    let rules = table.rules()?;
+    if rules.is_empty() {
+        return Ok(row);
+    }
+    let whole = arena.alloc_slice_copy(row);
+    for rule in rules {
+        let passing = exec.take_arena();
+        whole[rule.column] = rule.value.eval(whole, &context.with_arena(&passing))?.within(arena);
+        exec.give_arena(passing);
+    }
+    Ok(whole)
+}
+
 /// Inserts a row.
 fn insert_row(table: &Table, row: &[Datum<'_>], exec: &mut Exec<'_>) -> Result<Insertion, Failure> {
     let (arena, mut buffer, mut scratch) = (exec.take_arena(), RowBuffer::new(), KeyScratch::new());
@@ -444,7 +483,9 @@ pub(super) fn shown(row: &[Datum<'_>], columns: impl Iterator<Item = usize>, tab
 
 fn check_nulls(table: &Table, row: &[Datum<'_>], zone: &Zone) -> Result<(), SqlError> {
     let mut columns = table.columns.iter().zip(row);
-    let Some((column, _)) = columns.find(|(column, value)| !column.nullable && value.is_null()) else {
+    let is_missing =
+        |(column, value): &(&Column, &Datum<'_>)| !column.nullable && column.computed.is_none() && value.is_null();
+    let Some((column, _)) = columns.find(is_missing) else {
         return Ok(());
     };
     let message =
@@ -459,6 +500,7 @@ fn failing(table: &Table, row: &[Datum<'_>], zone: &Zone) -> String {
 fn duplicate(table: &Table, index: IndexId, row: &[Datum<'_>], zone: &Zone) -> SqlError {
     let index = table.indexes.iter().find(|it| it.id == index).unwrap_or_else(|| table.primary());
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
-    let (names, values) = (table.names(&index.columns), shown(row, index.columns.iter().copied(), table, zone));
+    let keys = table.sources(index);
+    let (names, values) = (table.names(&keys), shown(row, keys.iter().copied(), table, zone));
     SqlError::new(SqlState::UNIQUE_VIOLATION, message).with_detail(format!("Key ({names})=({values}) already exists."))
 }

@@ -12,13 +12,14 @@ use polychron_engine::Transaction;
 use polychron_engine::mutations::left_out;
 use polychron_schema::KeyScratch;
 
-use super::changes::{Row, Target, change, gathered, key_of, shown};
+use super::changes::{Row, Target, change, key_of, shown};
+use super::children::{Children, found};
 use super::{Exec, Failure, Shared};
 use crate::catalog::{ForeignAction, ForeignKey, Table};
-use crate::context::{Context, Now, Outer};
+use crate::context::{Context, Now};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
-use crate::plan::{ForeignKeys, Link, Node};
+use crate::plan::{ForeignKeys, Link};
 use crate::steps::Step;
 use crate::text::Zone;
 
@@ -50,6 +51,7 @@ impl Check {
 pub(super) struct Notes<'p, 'a> {
     keys: &'p ForeignKeys,
     notes: VecDeque<Note<'a>>,
+    children: Children,
 }
 
 fn values_of(row: &[Datum<'_>], columns: &[usize]) -> Vec<OwnedDatum> {
@@ -64,30 +66,23 @@ fn are_equal(one: &[OwnedDatum], other: &[OwnedDatum]) -> bool {
     })
 }
 
-/// The rows that a link finds by these values.
-fn found<'a>(
-    node: &Node,
-    values: &[OwnedDatum],
-    exec: &mut Exec<'_>,
-    context: &Context<'a>,
-) -> Result<bumpalo::collections::Vec<'a, Row<'a>>, Failure> {
-    let row: Vec<_> = values.iter().map(OwnedDatum::get).collect();
-    let outer = Outer { row: &row, next: None };
-    gathered(node, exec, &Context { outer: Some(&outer), ..*context }, context.arena)
-}
-
 fn has_null(values: &[OwnedDatum]) -> bool {
     values.iter().any(|value| value.get().is_null())
 }
 
 impl Check {
     /// Whether the key holds for the values.
-    pub(super) fn run(&self, exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        children: &mut Children,
+        exec: &mut Exec<'_>,
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
         let Self { link, values, is_of_child } = self;
         if has_null(values) || !found(&link.find_parent, values, exec, context)?.is_empty() {
             return Ok(());
         }
-        if found(&link.find_children, values, exec, context)?.is_empty() {
+        if children.of(link, values, exec, context)?.is_empty() {
             return Ok(());
         }
         Err(self.error(*is_of_child, context).into())
@@ -134,12 +129,13 @@ pub(crate) fn run_deferred<T: Transaction>(
     let (access, shared) = (RefCell::new(transaction), Shared::default());
     let mut exec = Exec::new(&access, &shared);
     let context = Context { now, exec: Some(exec), ..Context::of(&arena, zone) };
-    checks.iter().try_for_each(|check| check.run(&mut exec, &context))
+    let mut children = Children::default();
+    checks.iter().try_for_each(|check| check.run(&mut children, &mut exec, &context))
 }
 
 impl<'p, 'a> Notes<'p, 'a> {
     pub(super) fn new(keys: &'p ForeignKeys) -> Self {
-        Self { keys, notes: VecDeque::new() }
+        Self { keys, notes: VecDeque::new(), children: Children::default() }
     }
 
     /// Whether the rows are a batch of a COPY.
@@ -213,12 +209,12 @@ impl<'p, 'a> Notes<'p, 'a> {
             match &self.keys.drawn {
                 Some(drawn) if drawn.is_deferred(&check.link.key) => drawn.defer(check),
                 Some(drawn) if self.keys.is_copy && check.link.parent.id == check.link.child.id => {
-                    match check.run(exec, context) {
+                    match check.run(&mut self.children, exec, context) {
                         Err(Failure::Sql(_)) => drawn.postpone(check)?,
                         ran => ran?,
                     }
                 }
-                _ => check.run(exec, context)?,
+                _ => check.run(&mut self.children, exec, context)?,
             }
         }
         Ok(())
@@ -246,7 +242,7 @@ impl<'p, 'a> Notes<'p, 'a> {
             checks.push(check);
             return Ok(());
         }
-        let children = found(&link.find_children, &check.values, exec, context)?;
+        let children = self.children.of(link, &check.values, exec, context)?;
         if action == ForeignAction::Restrict {
             return if children.is_empty() { Ok(()) } else { Err(check.error(false, context).into()) };
         }
@@ -269,7 +265,7 @@ impl<'p, 'a> Notes<'p, 'a> {
             self.change_child(link, row, (action == ForeignAction::Cascade && new.is_none(), &values), exec, context)?;
         }
         // The default may be what has gone.
-        if action == ForeignAction::SetDefault { check.run(exec, context) } else { Ok(()) }
+        if action == ForeignAction::SetDefault { check.run(&mut self.children, exec, context) } else { Ok(()) }
     }
 
     fn change_child(
@@ -291,6 +287,7 @@ impl<'p, 'a> Notes<'p, 'a> {
         let checks = self.keys.tables.get(&child.id).map_or(&[][..], |keys| &keys.checks);
         let target = Target { table: child, checks, returning: None };
         let new = change(&target, row, (&link.columns, values), exec, context)?;
+        self.children.changed(child, new, exec, context)?;
         self.updated(child, (row, new), exec)
     }
 }

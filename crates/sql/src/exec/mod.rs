@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod changes;
+mod children;
 pub(crate) mod foreign_keys;
 mod joins;
 mod procedures;

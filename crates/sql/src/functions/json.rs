@@ -7,10 +7,16 @@ use crate::arrays::Array;
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
-use crate::json::{Form, Value, known, position, write_text};
+use crate::json::{Form, Value, known, parse, position, read_json, write_text};
 
-fn json<'a>(datum: Datum<'a>) -> Value<'a> {
-    known(raw(datum))
+/// A value whose texts are wanted: one of `json` may have what no text has.
+fn json<'a>(datum: Datum<'a>) -> Result<Value<'a>, SqlError> {
+    parse(raw(datum))
+}
+
+/// A value whose kind is wanted alone.
+fn any_json<'a>(datum: Datum<'a>) -> Value<'a> {
+    read_json(raw(datum)).unwrap_or(Value { raw: "null", of: Form::Null })
 }
 
 fn raw<'a>(datum: Datum<'a>) -> &'a str {
@@ -86,7 +92,7 @@ fn object(pairs: &[(&str, &str)], out: &mut String) -> Result<(), SqlError> {
 }
 
 fn concatenated<'a>(context: &Context<'a>, one: Datum<'a>, other: Datum<'a>) -> Result<Datum<'a>, SqlError> {
-    let (a, b) = (json(one), json(other));
+    let (a, b) = (json(one)?, json(other)?);
     check_length(a.raw.len() + b.raw.len())?;
     made(context, |out| match (&a.of, &b.of) {
         (Form::Object(own), Form::Object(more)) => {
@@ -110,7 +116,7 @@ fn wrong_kind(message: &str) -> SqlError {
 
 /// Without these keys, or elements that are these texts.
 fn without_keys<'a>(context: &Context<'a>, of: Datum<'a>, keys: &[&str]) -> Result<Datum<'a>, SqlError> {
-    let value = json(of);
+    let value = json(of)?;
     made(context, |out| match &value.of {
         Form::Object(pairs) => {
             let left = pairs.iter().filter(|(key, _)| !keys.contains(&&**key));
@@ -126,7 +132,7 @@ fn without_keys<'a>(context: &Context<'a>, of: Datum<'a>, keys: &[&str]) -> Resu
 }
 
 fn without_item<'a>(context: &Context<'a>, of: Datum<'a>, at: i64) -> Result<Datum<'a>, SqlError> {
-    let value = json(of);
+    let value = json(of)?;
     match &value.of {
         Form::Array(items) => {
             let at = position(items.len(), at);
@@ -216,7 +222,7 @@ fn change_at<'a>(
     steps: Datum<'a>,
     change: Change<'_>,
 ) -> Result<Datum<'a>, SqlError> {
-    let value = json(of);
+    let value = json(of)?;
     if !matches!(value.of, Form::Array(_) | Form::Object(_)) {
         let what =
             if matches!(change, Change::Delete) { "cannot delete path in scalar" } else { "cannot set path in scalar" };
@@ -255,7 +261,7 @@ fn stripped(value: &Value<'_>, out: &mut String) -> Result<(), SqlError> {
 }
 
 fn length<'a>(of: Datum<'a>) -> Result<Datum<'a>, SqlError> {
-    match json(of).of {
+    match any_json(of).of {
         Form::Array(items) => Ok(Datum::Int(items.len() as i64)),
         Form::Object(_) => Err(wrong_kind("cannot get array length of a non-array")),
         _ => Err(wrong_kind("cannot get array length of a scalar")),
@@ -264,7 +270,7 @@ fn length<'a>(of: Datum<'a>) -> Result<Datum<'a>, SqlError> {
 
 /// The elements of an array, or its texts.
 fn elements<'a>(context: &Context<'a>, of: Datum<'a>, is_text: bool) -> Result<Datum<'a>, SqlError> {
-    let value = json(of);
+    let value = json(of)?;
     let Form::Array(items) = &value.of else {
         let message = match value.of {
             Form::Object(_) => "cannot extract elements from an object",
@@ -282,7 +288,7 @@ fn pairs<'a>(
     of: Datum<'a>,
     (name, is_text): (&str, Option<bool>),
 ) -> Result<Datum<'a>, SqlError> {
-    let value = json(of);
+    let value = json(of)?;
     let Form::Object(pairs) = &value.of else {
         let is_array = matches!(value.of, Form::Array(_));
         let message = match (name, is_array) {
@@ -357,16 +363,16 @@ macro_rules! of_both {
     ($($type:ident $binary:literal: $length:literal $kind:literal $elements:literal $texts:literal $each:literal $each_text:literal $keys:literal $build:literal $list:literal $path:literal $path_text:literal $strip:literal;)*) => {
         functions! {
             $(
-                "->"($type, Text) -> $type = |it, _| Ok(part(it[0], json(it[0]).key(text(it[1]))));
-                "->"($type, Int4) -> $type = |it, _| Ok(part(it[0], item(it[0], &json(it[0]), int(it[1]))));
-                "->>"($type, Text) -> Text = |it, context| Ok(shown(context, json(it[0]).key(text(it[1]))));
-                "->>"($type, Int4) -> Text = |it, context| Ok(shown(context, item(it[0], &json(it[0]), int(it[1]))));
-                "#>"($type, Texts) -> $type = |it, _| Ok(part(it[0], at_path(&json(it[0]), it[1]).as_ref()));
-                "#>>"($type, Texts) -> Text = |it, context| Ok(shown(context, at_path(&json(it[0]), it[1]).as_ref()));
-                $path($type, Texts) -> $type = |it, _| Ok(part(it[0], at_path(&json(it[0]), it[1]).as_ref()));
-                $path_text($type, Texts) -> Text = |it, context| Ok(shown(context, at_path(&json(it[0]), it[1]).as_ref()));
+                "->"($type, Text) -> $type = |it, _| Ok(part(it[0], json(it[0])?.key(text(it[1]))));
+                "->"($type, Int4) -> $type = |it, _| Ok(part(it[0], item(it[0], &json(it[0])?, int(it[1]))));
+                "->>"($type, Text) -> Text = |it, context| Ok(shown(context, json(it[0])?.key(text(it[1]))));
+                "->>"($type, Int4) -> Text = |it, context| Ok(shown(context, item(it[0], &json(it[0])?, int(it[1]))));
+                "#>"($type, Texts) -> $type = |it, _| Ok(part(it[0], at_path(&json(it[0])?, it[1]).as_ref()));
+                "#>>"($type, Texts) -> Text = |it, context| Ok(shown(context, at_path(&json(it[0])?, it[1]).as_ref()));
+                $path($type, Texts) -> $type = |it, _| Ok(part(it[0], at_path(&json(it[0])?, it[1]).as_ref()));
+                $path_text($type, Texts) -> Text = |it, context| Ok(shown(context, at_path(&json(it[0])?, it[1]).as_ref()));
                 $length($type) -> Int4 = |it, _| length(it[0]);
-                $kind($type) -> Text = |it, _| Ok(Datum::Text(json(it[0]).kind()));
+                $kind($type) -> Text = |it, _| Ok(Datum::Text(any_json(it[0]).kind()));
                 $elements($type) -> $type = |it, context| elements(context, it[0], false);
                 $texts($type) -> Text = |it, context| elements(context, it[0], true);
                 $each($type) -> $type = |it, context| pairs(context, it[0], ($each, Some(false)));
@@ -375,19 +381,19 @@ macro_rules! of_both {
                 $build(Texts) -> $type = |it, context| built(context, it[0], $binary);
                 $list(Texts) -> $type = |it, context| Ok(built_list(context, it[0], $binary));
                 $strip($type) -> $type = |it, context| {
-                    let made = made(context, |out| stripped(&json(it[0]), out))?;
+                    let made = made(context, |out| stripped(&json(it[0])?, out))?;
                     Ok(if $binary { made } else { Datum::Text(raw(made)) })
                 };
             )*
-            "@>"(Jsonb, Jsonb) -> Bool = |it, _| Ok(Datum::Bool(json(it[0]).contains(&json(it[1]))));
-            "<@"(Jsonb, Jsonb) -> Bool = |it, _| Ok(Datum::Bool(json(it[1]).contains(&json(it[0]))));
-            "?"(Jsonb, Text) -> Bool = |it, _| Ok(Datum::Bool(has_key(&json(it[0]), text(it[1]))));
+            "@>"(Jsonb, Jsonb) -> Bool = |it, _| Ok(Datum::Bool(json(it[0])?.contains(&json(it[1])?)));
+            "<@"(Jsonb, Jsonb) -> Bool = |it, _| Ok(Datum::Bool(json(it[1])?.contains(&json(it[0])?)));
+            "?"(Jsonb, Text) -> Bool = |it, _| Ok(Datum::Bool(has_key(&json(it[0])?, text(it[1]))));
             "?|"(Jsonb, Texts) -> Bool = |it, _| {
-                let of = json(it[0]);
+                let of = json(it[0])?;
                 Ok(Datum::Bool(keys(it[1]).any(|key| has_key(&of, key))))
             };
             "?&"(Jsonb, Texts) -> Bool = |it, _| {
-                let of = json(it[0]);
+                let of = json(it[0])?;
                 Ok(Datum::Bool(keys(it[1]).all(|key| has_key(&of, key))))
             };
             "||"(Jsonb, Jsonb) -> Jsonb = |it, context| concatenated(context, it[0], it[1]);
@@ -409,7 +415,7 @@ macro_rules! of_both {
             };
             "jsonb_pretty"(Jsonb) -> Text = |it, context| {
                 let mut out = String::new();
-                json(it[0]).write_pretty(0, &mut out)?;
+                json(it[0])?.write_pretty(0, &mut out)?;
                 Ok(Datum::Text(context.arena.alloc_str(&out)))
             };
         }

@@ -61,14 +61,14 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, ignores_case
         Any,
         One,
         Letter(char),
+        /// The escape character, with nothing behind it.
+        Nothing,
     }
     let mut parts = Vec::new();
     let mut letters = folded(pattern).into_iter();
     while let Some(letter) = letters.next() {
         parts.push(if Some(letter) == escape {
-            let bad =
-                || SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, "LIKE pattern must not end with escape character");
-            Part::Letter(letters.next().ok_or_else(bad)?)
+            letters.next().map_or(Part::Nothing, Part::Letter)
         } else {
             match letter {
                 '%' => Part::Any,
@@ -86,6 +86,11 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, ignores_case
                 part += 1;
             }
             Some(Part::One) => (at, part) = (at + 1, part + 1),
+            // It is met only where the rest of the pattern fits.
+            Some(Part::Nothing) => {
+                let message = "LIKE pattern must not end with escape character";
+                return Err(SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, message));
+            }
             Some(Part::Letter(letter)) if *letter == text[at] => (at, part) = (at + 1, part + 1),
             _ => match back {
                 Some((any, from)) => {

@@ -73,7 +73,7 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         Type::Timestamp | Type::Timestamptz => times::read_timestamp(of, text, trimmed, context).map(Datum::Timestamp),
         Type::Interval => intervals::read(text, trimmed).map(Datum::Interval),
         Type::Json => {
-            json::parse(text)?;
+            json::read_json(text)?;
             Ok(Datum::Text(context.arena.alloc_str(text)))
         }
         Type::Jsonb => Ok(Datum::Json(context.arena.alloc_str(&json::parse(text)?.normal()?))),

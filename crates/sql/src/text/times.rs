@@ -153,6 +153,7 @@ fn fields(of: Type, text: &str, trimmed: &str) -> Result<Fields, SqlError> {
             let end = word.find(|it: char| !matches!(it, '0'..='9' | ':' | '.')).unwrap_or(word.len());
             fields.time = Some(read_clock(text, &word[..end]).ok_or_else(bad)??);
             if end < word.len() {
+                check_displacement(text, &word[end..])?;
                 fields.zone = Some(read_zone(&word[end..]).ok_or_else(bad)?);
             }
         } else {
@@ -160,6 +161,7 @@ fn fields(of: Type, text: &str, trimmed: &str) -> Result<Fields, SqlError> {
             if fields.zone.is_some() {
                 return Err(bad());
             }
+            check_displacement(text, &rest[start..])?;
             fields.zone = Some(read_zone(&rest[start..]).ok_or_else(|| zone_error(&rest[start..]))?);
             break;
         }
@@ -202,6 +204,28 @@ fn read_clock(text: &str, clock: &str) -> Option<Result<i64, SqlError>> {
     Some(if is_in_range { Ok(all) } else { Err(field_overflow(text)) })
 }
 
+/// Refuses a difference from UTC that is 16 hours or more.
+fn check_displacement(text: &str, zone: &str) -> Result<(), SqlError> {
+    let Some(parts) = zone.strip_prefix(['+', '-']).and_then(displacement) else { return Ok(()) };
+    if parts[0] < 16 && parts[1..].iter().all(|part| *part < 60) {
+        return Ok(());
+    }
+    Err(SqlError::new(SqlState("22009"), format!("time zone displacement out of range: \"{text}\"")))
+}
+
+/// Hours, and minutes and seconds if they are there.
+fn displacement(text: &str) -> Option<Vec<i32>> {
+    let mut parts: Vec<&str> = text.split(':').collect();
+    if let [all] = parts[..]
+        && all.len() == 4
+        && all.is_ascii()
+    {
+        parts = vec![&all[..2], &all[2..]];
+    }
+    let is_number = |part: &&str| (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.iter().map(|part| part.parse().ok().filter(|_| is_number(part))).collect()
+}
+
 /// `Z`, `+02`, `-03:30`, `+0530` or a name.
 fn read_zone(text: &str) -> Option<Zone> {
     let sign = match text.as_bytes().first()? {
@@ -209,16 +233,7 @@ fn read_zone(text: &str) -> Option<Zone> {
         b'-' => -1,
         _ => return Zone::by_name(text),
     };
-    let mut parts: Vec<&str> = text[1..].split(':').collect();
-    if let [all] = parts[..]
-        && all.len() == 4
-        && all.is_ascii()
-    {
-        parts = vec![&all[..2], &all[2..]];
-    }
-    let numbers: Option<Vec<i32>> =
-        parts.iter().map(|part| (1..=2).contains(&part.len()).then(|| part.parse().ok()).flatten()).collect();
-    match numbers?[..] {
+    match displacement(&text[1..])?[..] {
         [hours] => Zone::fixed(sign * hours * 3600),
         [hours, minutes] => Zone::fixed(sign * (hours * 3600 + minutes * 60)),
         [hours, minutes, seconds] => Zone::fixed(sign * (hours * 3600 + minutes * 60 + seconds)),

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::objects::{Objects, indexes};
+use super::words::{condition_in_words, expression_in_words, unwrapped};
 use super::{constraint_id, index_id, quoted};
 use crate::catalog::{ForeignAction, ForeignKey, Index, Table};
+use crate::computed;
 
 fn names_in_words(table: &Table, columns: &[usize]) -> String {
     columns.iter().map(|&at| quoted(&table.columns[at].name)).collect::<Vec<_>>().join(", ")
@@ -14,16 +16,55 @@ pub(super) fn index_in_words(table: &Table, index: &Index, is_pretty: bool) -> S
     let unique = if index.is_unique { "UNIQUE " } else { "" };
     let schema = if is_pretty { "" } else { "public." };
     let method = if index.is_ordered { "btree" } else { "hash" };
-    let columns = index.columns.iter().enumerate().map(|(position, &at)| {
-        let order = if index.is_ascending(position) { "" } else { " DESC" };
-        format!("{}{order}", quoted(&table.columns[at].name))
+    let columns = parts(table, index).map(|(at, position)| {
+        let order = index.orders.get(position).copied().unwrap_or_default();
+        let has_nulls = table.columns[index.columns[position]].nullable;
+        let nulls = match (order.descending, order.nulls_last) {
+            _ if !has_nulls => "",
+            (false, false) => " NULLS FIRST",
+            (true, true) => " NULLS LAST",
+            _ => "",
+        };
+        format!("{}{}{nulls}", part_in_words(table, at, is_pretty), if order.descending { " DESC" } else { "" })
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
+    let include = match table.includes.get(&index.name) {
+        Some(names) => format!(" INCLUDE ({})", names.iter().map(|it| quoted(it)).collect::<Vec<_>>().join(", ")),
+        None => String::new(),
+    };
+    let condition = match table.condition(index) {
+        Some(condition) if is_pretty => format!(" WHERE {}", unwrapped(&condition_in_words(condition))),
+        Some(condition) => format!(" WHERE {}", condition_in_words(condition)),
+        None => String::new(),
+    };
     format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING {method} ({columns})",
+        "CREATE {unique}INDEX {} ON {schema}{} USING {method} ({columns}){include}{condition}",
         quoted(&index.name),
         quoted(&table.name)
     )
+}
+
+/// The columns that the keys of an index have, and their positions in it.
+pub(super) fn parts<'t>(table: &'t Table, index: &'t Index) -> impl Iterator<Item = (usize, usize)> + 't {
+    let keys = table.keys(index);
+    let first = index.columns.len() - keys.len();
+    keys.iter().enumerate().map(move |(number, &at)| (table.source(at), first + number))
+}
+
+/// A part of a key in words.
+pub(super) fn part_in_words(table: &Table, at: usize, is_pretty: bool) -> String {
+    match table.expression(at) {
+        Some(text) if is_pretty => computed::in_words(unwrapped(&expression_in_words(text))),
+        Some(text) => computed::in_words(&expression_in_words(text)),
+        None => quoted(&table.columns[at].name),
+    }
+}
+
+/// The expressions of an index, as `pg_get_expr` shows them.
+pub(super) fn expressions_in_words(table: &Table, index: &Index) -> Option<String> {
+    let texts = parts(table, index).filter_map(|(at, _)| table.expression(at)).map(expression_in_words);
+    let texts: Vec<_> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 /// A constraint of a table.
@@ -104,7 +145,7 @@ pub(super) fn constraints<'t>(objects: &'t Objects, table: &'t Table) -> Vec<Con
     let of_indexes = indexes(table).filter(|(at, index)| is_constraint(*at, index)).map(|(at, index)| Constraint {
         id: constraint_id(table, at),
         name: &index.name,
-        columns: index.columns.clone(),
+        columns: table.sources(index),
         index: index_id(table, at),
         kind: if at == 0 { Kind::Primary } else { Kind::Unique },
     });
@@ -119,9 +160,11 @@ pub(super) fn constraints<'t>(objects: &'t Objects, table: &'t Table) -> Vec<Con
         let parent = objects.table(&key.parent)?;
         let columns: Vec<_> = key.parents.iter().filter_map(|name| parent.column(name)).collect();
         let is_of = |index: &Index| {
+            let own = parent.sources(index);
             index.is_unique
-                && index.columns.len() == columns.len()
-                && columns.iter().all(|column| index.columns.contains(column))
+                && parent.is_plain(index)
+                && own.len() == columns.len()
+                && columns.iter().all(|column| own.contains(column))
         };
         let index = indexes(parent).find(|(_, index)| is_of(index));
         Some(Constraint {

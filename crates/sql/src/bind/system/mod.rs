@@ -7,6 +7,7 @@ mod objects;
 mod relations;
 mod routines;
 mod standard;
+mod words;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::plan::Node;
 use crate::procedures::Procedure;
 use crate::types::{ColumnType, Type};
 
-use keys::{constraints, index_in_words};
+use keys::{constraints, index_in_words, part_in_words, parts};
 use objects::{Objects, indexes};
 
 const SHAPES: &str = include_str!("shapes.txt");
@@ -310,8 +311,8 @@ fn names_of(what: &str, objects: &Objects, by_id: &mut HashMap<i64, String>) {
                 for (at, index) in indexes(table) {
                     let id = index_id(table, at) * COLUMNS_OF_INDEX;
                     by_id.insert(id, index_in_words(table, index, is_pretty));
-                    let columns = (1..).zip(&index.columns);
-                    by_id.extend(columns.map(|(number, &at)| (id + number, quoted(&table.columns[at].name))));
+                    let parts = (1..).zip(parts(table, index));
+                    by_id.extend(parts.map(|(number, (at, _))| (id + number, part_in_words(table, at, is_pretty))));
                 }
             }
             "pg_get_constraintdef" | "pg_get_constraintdef_pretty" => {

@@ -87,7 +87,8 @@ pub(super) fn number(table: &Table, at: usize) -> i64 {
 }
 
 pub(super) fn numbers_of<'t>(table: &'t Table, columns: &'t [usize]) -> impl Iterator<Item = i64> + 't {
-    columns.iter().map(|&at| number(table, at))
+    // Expressions have no number.
+    columns.iter().map(|&at| if table.columns[at].is_hidden { 0 } else { number(table, at) })
 }
 
 /// The indexes that are seen, with their positions.

@@ -1,8 +1,9 @@
 //! `pg_catalog`.
 
-use super::keys::{Kind, action, constraints, index_in_words};
+use super::keys::{Kind, action, constraints, expressions_in_words, index_in_words, parts};
 use super::objects::{Objects, default_in_words, indexes, number, numbers_of};
 use super::routines::{languages, of_procedure};
+use super::words::condition_in_words;
 use super::{
     DATABASE, OWNER, ROLE, Row, SCHEMA, STANDARD_SCHEMA, SYSTEM_SCHEMA, all_types, default_id, flag, index_id, int,
     numbers, system_id, table_id, text,
@@ -247,11 +248,13 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
             rows.extend(columns.map(|(number, (_, column))| of_column(column, (id, number))));
             for (position, index) in indexes(table) {
                 let id = index_id(table, position);
-                let of = |(number, &at): (i64, &usize)| {
+                let of = |(number, (at, _)): (i64, (usize, usize))| {
                     let column = &table.columns[at];
-                    attribute((id, number), &column.name, column.of)
+                    // An expression has no name that anything could name.
+                    let name = if column.is_hidden { "expr" } else { &column.name };
+                    attribute((id, number), name, column.of)
                 };
-                rows.extend((1..).zip(&index.columns).map(of));
+                rows.extend((1..).zip(parts(table, index)).map(of));
             }
         }
         "pg_attrdef" => rows.extend(table.visible().filter_map(|(at, column)| {
@@ -348,7 +351,8 @@ fn classes(table: &Table, rows: &mut Vec<Row>) {
     ]);
     rows.push(row);
     for (at, index) in indexes(table) {
-        let mut row = class(index_id(table, at), &index.name, ("i", index.columns.len()));
+        let included = table.includes.get(&index.name).map_or(0, Vec::len);
+        let mut row = class(index_id(table, at), &index.name, ("i", table.keys(index).len() + included));
         let method = if index.is_ordered { 403 } else { 405 };
         row.extend([("relam", int(method)), ("relreplident", text("n"))]);
         rows.push(row);
@@ -399,13 +403,21 @@ fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row 
 
 fn key_rows(table: &Table, rows: &mut Vec<Row>) {
     rows.extend(indexes(table).map(|(at, index)| {
-        let count = index.columns.len();
-        // Falling keys have NULLs in front.
-        let options = (0..count).map(|at| if index.is_ascending(at) { 0 } else { 3 });
+        let (keys, count) = (table.sources(index), table.keys(index).len());
+        let included = table.includes.get(&index.name).into_iter().flatten().filter_map(|name| table.column(name));
+        let all: Vec<_> = keys.iter().copied().chain(included).collect();
+        // 1 for falling keys, 2 for NULL in front of the values.
+        let options = parts(table, index).map(|(_, at)| {
+            let order = index.orders.get(at).copied().unwrap_or_default();
+            let has_nulls = table.columns[index.columns[at]].nullable;
+            let nulls_first = if has_nulls { !order.nulls_last } else { order.descending };
+            i64::from(order.descending) + 2 * i64::from(nulls_first)
+        });
+        let or_null = |of: Option<String>| of.map_or(OwnedDatum::NULL, text);
         vec![
             ("indexrelid", int(index_id(table, at))),
             ("indrelid", int(table_id(table))),
-            ("indnatts", int(count as i64)),
+            ("indnatts", int(all.len() as i64)),
             ("indnkeyatts", int(count as i64)),
             ("indisunique", flag(index.is_unique)),
             ("indisprimary", flag(at == 0)),
@@ -413,10 +425,12 @@ fn key_rows(table: &Table, rows: &mut Vec<Row>) {
             ("indisvalid", flag(true)),
             ("indisready", flag(true)),
             ("indislive", flag(true)),
-            ("indkey", numbers(0, numbers_of(table, &index.columns))),
-            ("indcollation", numbers(0, index.columns.iter().map(|&at| collation_of(table.columns[at].of.base)))),
-            ("indclass", numbers(0, index.columns.iter().map(|_| 0))),
+            ("indkey", numbers(0, numbers_of(table, &all))),
+            ("indcollation", numbers(0, keys.iter().map(|&at| collation_of(table.columns[at].of.base)))),
+            ("indclass", numbers(0, keys.iter().map(|_| 0))),
             ("indoption", numbers(0, options)),
+            ("indexprs", or_null(expressions_in_words(table, index))),
+            ("indpred", or_null(table.condition(index).map(condition_in_words))),
         ]
     }));
 }

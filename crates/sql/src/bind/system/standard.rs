@@ -188,7 +188,7 @@ fn key_column(table: &Table, constraint: &Constraint<'_>, at: usize) -> Row {
     let mut row = vec![("column_name", column), ("ordinal_position", int(at as i64 + 1))];
     if let Some(foreign) = constraint.foreign()
         && let Some(index) = foreign.index
-        && let Some(position) = index.columns.iter().position(|column| *column == foreign.columns[at])
+        && let Some(position) = foreign.parent.sources(index).iter().position(|column| *column == foreign.columns[at])
     {
         row.push(("position_in_unique_constraint", int(position as i64 + 1)));
     }
