@@ -16,6 +16,7 @@ use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Notice, Outcome};
+use crate::parameters::{ClientSettings, shown_name};
 use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
@@ -48,6 +49,10 @@ pub struct Connection<P: Protocol<Worker: Interactive>> {
     pub(crate) is_copying: bool,
     /// What its transaction has set.
     pub(crate) changed: Changed,
+    /// What clients set for themselves.
+    pub(crate) client: ClientSettings,
+    /// The open transaction ends with the pipeline, and not with a text.
+    pub(crate) is_pipelined: bool,
 }
 
 impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
@@ -88,7 +93,20 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let (session, cache) = (Session::new(worker, answers, needs), Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
-        Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, changed }
+        let (client, is_pipelined) = (ClientSettings::default(), false);
+        Self {
+            database,
+            session,
+            zone,
+            cache,
+            slot,
+            lock_timeout,
+            interrupts,
+            is_copying,
+            changed,
+            client,
+            is_pipelined,
+        }
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -168,7 +186,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             self.finish_definitions();
             answered(stepped?);
         }
-        if self.session.is_open() && !self.session.is_explicit() {
+        if self.session.is_open() && !self.session.is_explicit() && !self.is_pipelined {
             self.commit()?;
         }
         Ok(())
@@ -388,6 +406,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 }
                 Ok(outcome)
             }
+            Control::SetSession => Ok(Outcome::tagged("SET")),
             Control::Show(name) => self.show(&name),
         }
     }
@@ -433,13 +452,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             "lock_timeout" => shown_time(self.lock_timeout),
             "statement_timeout" => shown_time(self.interrupts.timeout),
             "replay" => if self.session.is_replayed { "on" } else { "off" }.to_owned(),
+            _ if let Some(value) = self.parameter(name) => value,
             _ => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
                 return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
             }
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
-        Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })
+        Ok(Outcome {
+            count: 1,
+            columns: vec![(shown_name(name).to_owned(), Type::Text)],
+            rows,
+            ..Outcome::tagged("SHOW")
+        })
     }
 }
 

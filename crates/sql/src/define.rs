@@ -193,6 +193,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 });
                 Some(Ok(Outcome::tagged("SET")))
             }
+            (name, _) if crate::parameters::is_known(name) => Some(self.set_client(name, values, is_local)),
             _ => None,
         }
     }

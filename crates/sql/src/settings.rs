@@ -7,6 +7,7 @@ use polychron_base::clock::Duration;
 use polychron_engine::{Interactive, Protocol};
 
 use crate::connection::Connection;
+use crate::parameters::ClientSettings;
 
 /// The values of all settings.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,7 @@ pub(crate) struct Settings {
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) statement_timeout: Option<Duration>,
     pub(crate) is_replayed: bool,
+    pub(crate) client: ClientSettings,
 }
 
 /// What the open transaction has set.
@@ -38,6 +40,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             lock_timeout: self.lock_timeout,
             statement_timeout: self.interrupts.timeout,
             is_replayed: self.session.is_replayed,
+            client: self.client,
         }
     }
 
@@ -45,6 +48,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.lock_timeout = settings.lock_timeout;
         self.interrupts.timeout = settings.statement_timeout;
         self.session.is_replayed = settings.is_replayed;
+        self.client = settings.client;
     }
 
     /// Changes settings, up to the end of the open transaction where that is `is_local`.

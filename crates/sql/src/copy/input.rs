@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use polychron_engine::{Interactive, Protocol};
 
-use super::Copy;
 use super::decoder::{Decoder, Progress};
+use super::{Copy, CopyShape};
 use crate::connection::Connection;
 use crate::control::Modes;
 use crate::datum::OwnedDatum;
@@ -119,6 +119,11 @@ fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>),
 }
 
 impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
+    /// How its data look.
+    pub fn shape(&self) -> CopyShape {
+        self.decoder.shape()
+    }
+
     /// Takes more bytes of the data, which may end anywhere.
     ///
     /// # Errors
@@ -181,7 +186,7 @@ impl<P: Protocol<Worker: Interactive>> CopyIn<'_, P> {
         self.advance(true)?;
         self.insert()?;
         self.connection.session.check_postponed(&self.connection.zone)?;
-        if self.connection.session.is_explicit() {
+        if self.connection.session.is_explicit() || self.connection.is_pipelined {
             return Ok(());
         }
         self.connection.commit().map(|_| ())
