@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,6 +51,8 @@ pub enum Command {
     Import(Import),
     /// Run statements of SQL: typed, of a script, or given here. Needs a program with the feature `shell`
     Shell(Shell),
+    /// Answer clients of PostgreSQL. Needs a program with the feature `serve`
+    Serve(Serve),
     /// Look into the log of a database
     #[command(subcommand)]
     Log(LogCommand),
@@ -233,6 +236,42 @@ pub struct Shell {
     /// Change nothing in the directory, and refuse statements that would
     #[arg(long, requires = "path")]
     pub read_only: bool,
+
+    /// Concurrency-control protocol; `polychron bench list` names them
+    #[arg(long, default_value = DefaultProtocol::NAME)]
+    pub protocol: String,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The database's directory; where there is none, one is made [default: a database in memory, gone with the server]
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+
+    /// Listen to this address of TCP; may be given several times; with the port 0 to any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
+    pub listen: Vec<SocketAddr>,
+
+    /// The directory of the unix socket; without a name there is none
+    #[arg(long, value_name = "DIR", default_value = "/tmp")]
+    pub socket_directory: String,
+
+    /// The password of the role `postgres` is the first line of this file [default: that of the first start, which prints it]
+    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
+    pub password_file: Option<PathBuf>,
+
+    /// Admit whoever comes, without a password; on this machine alone
+    #[arg(long)]
+    pub trust: bool,
+
+    /// Listen to addresses that other machines reach, although nothing is encrypted: whoever reads the wire reads the data
+    #[arg(long)]
+    pub plain_text_on_the_network: bool,
+
+    /// The most clients at once
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub max_connections: u16,
 
     /// Concurrency-control protocol; `polychron bench list` names them
     #[arg(long, default_value = DefaultProtocol::NAME)]

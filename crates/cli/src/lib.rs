@@ -10,8 +10,12 @@ pub mod output;
 pub mod pages;
 pub mod progress;
 pub mod report;
+#[cfg(feature = "serve")]
+pub mod serve;
 #[cfg(feature = "shell")]
 pub mod shell;
+#[cfg(any(feature = "serve", feature = "shell"))]
+mod statements;
 
 /// The commit that was built, or `unknown`.
 pub const COMMIT: &str = env!("POLYCHRON_COMMIT");

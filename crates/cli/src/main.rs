@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use polychron_cli::arguments::{Arguments, Command, parse};
+#[cfg(feature = "serve")]
+use polychron_cli::serve;
 #[cfg(feature = "shell")]
 use polychron_cli::shell;
 use polychron_cli::{bench, commands, files, output, pages};
@@ -26,6 +28,13 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "shell"))]
         Command::Shell(_) => {
             output::print_error("this program was built without the shell: build it with `--features shell`");
+            2
+        }
+        #[cfg(feature = "serve")]
+        Command::Serve(given) => serve::run(&given),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) => {
+            output::print_error("this program was built without the server: build it with `--features serve`");
             2
         }
         Command::Log(command) => files::log(&command),

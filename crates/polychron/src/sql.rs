@@ -253,6 +253,12 @@ impl<P: Protocol> Connection<P> {
         self.0.idle_for()
     }
 
+    /// The connection without this interface, for what is between programs and clients: a server.
+    #[doc(hidden)]
+    pub fn into_inner(self) -> polychron_sql::Connection<P> {
+        self.0
+    }
+
     /// Whether the client holds a transaction, or has one that failed and was not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.0.is_in_transaction()

@@ -15,6 +15,7 @@ use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Notice, Outcome};
+use crate::parameters::{ClientSettings, shown_name};
 use crate::parking::Workers;
 use crate::parse::Command;
 use crate::plan::Plan;
@@ -48,6 +49,10 @@ pub struct Connection<P: Protocol> {
     pub(crate) is_copying: bool,
     /// What its transaction has set.
     pub(crate) changed: Changed,
+    /// What clients set for themselves.
+    pub(crate) client: ClientSettings,
+    /// The open transaction ends with the pipeline, and not with a text.
+    pub(crate) is_pipelined: bool,
 }
 
 impl<P: Protocol> std::fmt::Debug for Connection<P> {
@@ -89,7 +94,20 @@ impl<P: Protocol> Connection<P> {
         let (session, cache) = (Session::new(answers, workers, &slot)?, Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
-        Ok(Self { database, session, zone, cache, slot, lock_timeout, interrupts, is_copying, changed })
+        let (client, is_pipelined) = (ClientSettings::default(), false);
+        Ok(Self {
+            database,
+            session,
+            zone,
+            cache,
+            slot,
+            lock_timeout,
+            interrupts,
+            is_copying,
+            changed,
+            client,
+            is_pipelined,
+        })
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -171,7 +189,7 @@ impl<P: Protocol> Connection<P> {
             self.finish_definitions();
             answered(stepped?);
         }
-        if self.session.is_open() && !self.session.is_explicit() {
+        if self.session.is_open() && !self.session.is_explicit() && !self.is_pipelined {
             self.commit()?;
         }
         Ok(())
@@ -395,6 +413,7 @@ impl<P: Protocol> Connection<P> {
                 }
                 Ok(outcome)
             }
+            Control::SetSession => Ok(Outcome::tagged("SET")),
             Control::Show(name) => self.show(&name),
         }
     }
@@ -438,6 +457,7 @@ impl<P: Protocol> Connection<P> {
             "transaction_read_only" if self.session.is_read_only() => "on".to_owned(),
             "transaction_read_only" => "off".to_owned(),
             "replay" => if self.session.is_replayed { "on" } else { "off" }.to_owned(),
+            _ if let Some(value) = self.parameter(name) => value,
             _ => match self.settings().time(name) {
                 Some(time) => shown_time(*time),
                 None => {
@@ -447,7 +467,12 @@ impl<P: Protocol> Connection<P> {
             },
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
-        Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })
+        Ok(Outcome {
+            count: 1,
+            columns: vec![(shown_name(name).to_owned(), Type::Text)],
+            rows,
+            ..Outcome::tagged("SHOW")
+        })
     }
 }
 

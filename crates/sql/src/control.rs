@@ -15,13 +15,22 @@ pub(crate) struct Modes {
 /// A statement about the transaction itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    Begin { modes: Modes, tag: &'static str },
-    Commit { chain: bool },
-    RollBack { chain: bool },
+    Begin {
+        modes: Modes,
+        tag: &'static str,
+    },
+    Commit {
+        chain: bool,
+    },
+    RollBack {
+        chain: bool,
+    },
     Savepoint(String),
     Release(String),
     RollBackTo(String),
     SetTransaction(Modes),
+    /// What transactions begin with that say nothing: they are as the session says already.
+    SetSession,
     Show(String),
 }
 
@@ -46,10 +55,16 @@ impl Control {
             S::Set(ast::Set::SetTransaction { modes, snapshot: None, session: false }) => {
                 Self::SetTransaction(modes_of(modes))
             }
+            S::Set(ast::Set::SetTransaction { modes, snapshot: None, session: true })
+                if modes_of(modes).is_read_only != Some(true) =>
+            {
+                Self::SetSession
+            }
             S::ShowVariable { variable } => {
                 let words: Vec<_> = variable.iter().map(folded).collect();
                 match words.join("_").as_str() {
                     "transaction_isolation_level" => Self::Show("transaction_isolation".to_owned()),
+                    "time_zone" => Self::Show("timezone".to_owned()),
                     _ => Self::Show(words.join(".")),
                 }
             }

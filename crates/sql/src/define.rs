@@ -198,6 +198,7 @@ impl<P: Protocol> Connection<P> {
                 self.change_settings(is_local, |settings| settings.time(name).into_iter().for_each(|it| *it = time));
                 Some(Ok(Outcome::tagged("SET")))
             }
+            (name, _) if crate::parameters::is_known(name) => Some(self.set_client(name, values, is_local)),
             _ => None,
         }
     }

@@ -42,6 +42,12 @@ states! {
     SUCCESS "00000" "Nothing is wrong.";
     NO_DATA "02000" "No row, where one is wanted.";
     PROTOCOL_VIOLATION "08P01" "A value has fewer bytes than it needs.";
+    INVALID_AUTHORIZATION "28000" "There is no such role, or it may not connect.";
+    INVALID_PASSWORD "28P01" "The password is wrong.";
+    UNDEFINED_STATEMENT "26000" "There is no such prepared statement.";
+    UNDEFINED_DATABASE "3D000" "There is no such database.";
+    DUPLICATE_STATEMENT "42P05" "There is a prepared statement of this name.";
+    ADMIN_SHUTDOWN "57P01" "The server ends.";
     FEATURE_NOT_SUPPORTED "0A000" "What PostgreSQL has and this database has not.";
     CARDINALITY_VIOLATION "21000" "A subquery in an expression gives more than one row.";
     NULL_VALUE "22002" "NULL is read as a value of a type that has none.";
@@ -106,6 +112,7 @@ states! {
     PROGRAM_LIMIT_EXCEEDED "54000" "Beyond one of the limits: a row, a key, a list.";
     STATEMENT_TOO_COMPLEX "54001" "Nested too deeply.";
     TOO_MANY_COLUMNS "54011" "More columns than a table may have.";
+    CANNOT_CHANGE "55P02" "The setting is what it is.";
     NOT_IN_PREREQUISITE_STATE "55000" "The object is not ready for this.";
     LOCK_NOT_AVAILABLE "55P03" "Other transactions use the table, for longer than was to be waited.";
     IDLE_IN_TRANSACTION_TIMEOUT "25P03" "A held transaction has heard nothing for too long, and is rolled back.";

@@ -2,6 +2,7 @@
 
 use crate::datum::OwnedDatum;
 use crate::error::SqlState;
+use crate::plan::Plan;
 use crate::text::{self, Zone};
 use crate::types::Type;
 
@@ -42,6 +43,37 @@ impl Notice {
 
     pub(crate) fn remark(state: SqlState, message: impl Into<String>) -> Self {
         Self { severity: "NOTICE", state, message: message.into(), detail: None, hint: None }
+    }
+}
+
+/// What an answer is called, but for its count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tag {
+    #[default]
+    None,
+    /// With the count behind it.
+    Counted(&'static str),
+    /// As it is.
+    Fixed(Box<str>),
+}
+
+impl Tag {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        match plan {
+            Plan::Insert { .. } => Self::Counted("INSERT 0"),
+            Plan::Truncate(_) | Plan::Call(_) => Self::Fixed(plan.verb().into()),
+            Plan::Analyze(_) => Self::Fixed("EXPLAIN".into()),
+            _ => Self::Counted(plan.verb()),
+        }
+    }
+
+    /// The whole tag.
+    pub(crate) fn text(&self, count: u64) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Counted(verb) => format!("{verb} {count}"),
+            Self::Fixed(text) => text.to_string(),
+        }
     }
 }
 

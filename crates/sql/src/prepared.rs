@@ -14,8 +14,12 @@ use polychron_engine::Protocol;
 
 use crate::connection::{Connection, is_plain};
 use crate::context::{Context, Now};
+use crate::control::Control;
+use crate::cursors::CursorCommand;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::outcome::Tag;
+use crate::parameters::shown_name;
 use crate::parse::{self, Command};
 use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
@@ -48,6 +52,10 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     text: Arc<str>,
+    /// The types that the client has declared for its parameters; [`Type::Unknown`] where the text is to tell.
+    types: Arc<[Type]>,
+    /// What it is, where it is not bound.
+    other: Other,
     /// `None`: it is none that only reads or changes rows, and is bound at each execution.
     bound: Option<Arc<Bound>>,
 }
@@ -65,8 +73,48 @@ impl Prepared {
 
     /// The columns of its rows.
     pub fn columns(&self) -> &[RowColumn] {
-        self.bound.as_ref().map_or(&[], |bound| &bound.columns)
+        match (&self.bound, &self.other) {
+            (Some(bound), _) => &bound.columns,
+            (None, Other::Shows(columns)) => columns,
+            _ => &[],
+        }
     }
+
+    /// What a client has to do with it besides reading its rows.
+    pub fn kind(&self) -> Kind {
+        match (&self.bound, &self.other) {
+            (None, Other::Empty) => Kind::Empty,
+            (None, Other::CopyIn) => Kind::CopyIn,
+            (None, Other::CopyOut) => Kind::CopyOut,
+            _ => Kind::Statement,
+        }
+    }
+}
+
+/// What a client has to do with a statement besides reading its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: its answer has the rows, if it has some.
+    Statement,
+    /// The text has no statement.
+    Empty,
+    /// The client sends data: [`Connection::copy_in`].
+    CopyIn,
+    /// The client gets data: [`Connection::copy_out`].
+    CopyOut,
+}
+
+/// A statement that is bound at each execution.
+#[derive(Clone, Debug, Default)]
+enum Other {
+    /// It answers no rows.
+    #[default]
+    Plain,
+    Empty,
+    CopyIn,
+    CopyOut,
+    /// It answers rows with these columns.
+    Shows(Arc<[RowColumn]>),
 }
 
 /// The texts that were bound last.
@@ -105,15 +153,51 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// It is wrong, or the text has several statements.
     pub fn prepare(&mut self, text: &str) -> Result<Prepared, SqlError> {
+        self.prepare_typed(text, &[])
+    }
+
+    /// As [`Connection::prepare`], with the types that the first parameters have; the statement tells them where they are [`Type::Unknown`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_typed(&mut self, text: &str, types: &[Type]) -> Result<Prepared, SqlError> {
         self.session.check_thread()?;
         self.end_leaked_copy();
         self.wake(text)?;
-        let bound = self.bound_text(text);
+        let types = if types.iter().all(|of| *of == Type::Unknown) { &[] } else { types };
+        let known = self.cache.bound.get(text).filter(|bound| types.is_empty() && self.may_run(bound)).cloned();
+        let bound = match known {
+            Some(bound) => self.check_not_failed().map(|()| (Some(bound), Other::Plain)),
+            None => self.bound_text(text, types).and_then(|bound| {
+                let other = if bound.is_none() { self.other(text)? } else { Other::Plain };
+                Ok((bound, other))
+            }),
+        };
         let bound = bound.map_err(|error| self.fail(error));
         self.finish_definitions();
         self.session.rest();
-        let bound = bound?;
-        Ok(Prepared { text: text.into(), bound })
+        let (bound, other) = bound?;
+        Ok(Prepared { text: text.into(), types: types.into(), other, bound })
+    }
+
+    /// What a text is that is not kept bound.
+    fn other(&self, text: &str) -> Result<Other, SqlError> {
+        let column = |name: &str, of| RowColumn { name: name.to_owned(), of };
+        Ok(match parse::commands(text)?.first() {
+            None => Other::Empty,
+            Some(Command::Copy(copy)) if copy.is_from => Other::CopyIn,
+            Some(Command::Copy(_)) => Other::CopyOut,
+            Some(Command::Cursor(CursorCommand::Fetch { name, is_move: false, .. })) => {
+                let cursor = self.session.cursors.iter().find(|cursor| cursor.name == *name);
+                let columns = cursor.map(|cursor| cursor.columns.iter().map(|(name, of)| column(name, *of)).collect());
+                Other::Shows(columns.unwrap_or_default())
+            }
+            Some(Command::Cursor(_)) => Other::Plain,
+            Some(Command::Sql(statement)) => match Control::of(statement)? {
+                Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
+                _ => Other::Plain,
+            },
+        })
     }
 
     /// Runs a statement and answers with its rows. A text that came before is not parsed again.
@@ -123,8 +207,8 @@ impl<P: Protocol> Connection<P> {
     pub fn answer(&mut self, text: &str, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
         let ended = self.limited(text, |connection| {
             let known = connection.cache.bound.get(text).filter(|bound| connection.may_run(bound)).cloned();
-            match known.map_or_else(|| connection.bound_text(text), |bound| Ok(Some(bound))) {
-                Ok(Some(bound)) => connection.run_bound(&bound, parameters),
+            match known.map_or_else(|| connection.bound_text(text, &[]), |bound| Ok(Some(bound))) {
+                Ok(Some(bound)) => connection.run_bound(&bound, parameters, false),
                 Ok(None) => connection.run_unbound(text, parameters),
                 Err(error) => Err(connection.fail(error)),
             }
@@ -149,14 +233,48 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// As there.
     pub fn answer_prepared(&mut self, prepared: &mut Prepared, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
+        self.run_prepared(prepared, parameters, None)
+    }
+
+    /// As [`Connection::answer_prepared`], of values that were read as the types of the statement's parameters ([`Connection::read_parameter`]), and for a client
+    /// that knows its columns.
+    ///
+    /// # Errors
+    /// As there; and [`SqlState::FEATURE_NOT_SUPPORTED`] where the tables have changed so that the statement has other columns.
+    pub fn answer_decoded(
+        &mut self,
+        prepared: &mut Prepared,
+        types: &[Type],
+        parameters: &[Datum<'_>],
+    ) -> Result<Rows, SqlError> {
+        self.run_prepared(prepared, parameters, Some(types))
+    }
+
+    fn run_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &[Datum<'_>],
+        decoded: Option<&[Type]>,
+    ) -> Result<Rows, SqlError> {
         let text = prepared.text.clone();
         let ended = self.limited(&text, |connection| {
             let is_ready = prepared.bound.as_ref().is_some_and(|bound| connection.may_run(bound));
             // It comes back when it has run.
-            let bound = if is_ready { Ok(prepared.bound.take()) } else { connection.bound_text(&prepared.text) };
+            let bound = match is_ready {
+                true => Ok(prepared.bound.take()),
+                false => connection.bound_text(&prepared.text, &prepared.types),
+            };
+            let bound = bound.and_then(|bound| match (&bound, &prepared.bound) {
+                (Some(new), Some(old)) if decoded.is_some() && new.columns != old.columns => {
+                    let message = "cached plan must not change result type";
+                    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+                }
+                _ => Ok(bound),
+            });
             match bound {
                 Ok(Some(bound)) => {
-                    let ended = connection.run_bound(&bound, parameters);
+                    let is_decoded = decoded.is_some_and(|types| *types == *bound.parameters);
+                    let ended = connection.run_bound(&bound, parameters, is_decoded);
                     prepared.bound = Some(bound);
                     ended
                 }
@@ -169,7 +287,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// The statement of a text, if it only reads or changes rows.
-    fn bound_text(&mut self, text: &str) -> Result<Option<Arc<Bound>>, SqlError> {
+    fn bound_text(&mut self, text: &str, types: &[Type]) -> Result<Option<Arc<Bound>>, SqlError> {
         let commands = parse::commands(text)?;
         let statement = match &commands[..] {
             [Command::Sql(statement)] => statement,
@@ -183,19 +301,20 @@ impl<P: Protocol> Connection<P> {
             return Ok(None);
         }
         self.check_not_failed()?;
-        let (bound, version) = self.bind_to_tables(statement, &[])?;
+        let (bound, version) = self.bind_to_tables(statement, types)?;
         let Statement { action: Action::Run(plan), parameters, tables } = bound else { return Ok(None) };
         let columns = plan.columns().iter();
         let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
         let bound = Arc::new(Bound { plan, parameters, columns, number, version, tables, session });
-        if !self.has_defined() {
+        if types.is_empty() && !self.has_defined() {
             self.cache.keep(&text.into(), &bound);
         }
         Ok(Some(bound))
     }
 
-    fn run_bound(&mut self, bound: &Bound, values: &[Datum<'_>]) -> Result<Rows, SqlError> {
+    /// `is_decoded`: the values are of the types of the parameters, and are not looked at.
+    fn run_bound(&mut self, bound: &Bound, values: &[Datum<'_>], is_decoded: bool) -> Result<Rows, SqlError> {
         self.check_not_failed()?;
         let wanted = bound.parameters.len();
         if values.len() != wanted {
@@ -203,7 +322,8 @@ impl<P: Protocol> Connection<P> {
             return Err(self.fail(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)));
         }
         let mut rows = Rows::new(bound.columns.clone());
-        let ended = if values.iter().zip(&bound.parameters).all(|(value, of)| fits(*value, *of)) {
+        rows.set_tag(Tag::of(&bound.plan));
+        let ended = if is_decoded || values.iter().zip(&bound.parameters).all(|(value, of)| fits(*value, *of)) {
             self.run_plan(&bound.plan, values, &mut rows)
         } else {
             let arena = Bump::new();

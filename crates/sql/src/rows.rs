@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::arrays::Array;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
-use crate::outcome::Notice;
+use crate::outcome::{Notice, Tag};
 use crate::text::{self, Zone};
 use crate::types::Type;
 use crate::values::{FromSql, kind};
@@ -42,6 +42,7 @@ pub struct Rows {
     length: usize,
     count: u64,
     notices: Vec<Notice>,
+    tag: Tag,
 }
 
 /// How many rows there is room for behind the second one, at least, and how many bytes of text behind the first text. A first row takes what it
@@ -75,7 +76,7 @@ impl Default for Rows {
 impl Rows {
     pub(crate) fn new(columns: Arc<[RowColumn]>) -> Self {
         let (cells, bytes, notices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { columns, cells, text: String::new(), bytes, length: 0, count: 0, notices }
+        Self { columns, cells, text: String::new(), bytes, length: 0, count: 0, notices, tag: Tag::None }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -118,6 +119,7 @@ impl Rows {
             rows.push(&row);
         }
         (rows.count, rows.notices) = (outcome.count, outcome.notices);
+        rows.tag = Tag::Fixed(outcome.tag.into());
         rows
     }
 
@@ -138,6 +140,15 @@ impl Rows {
 
     pub(crate) fn set_count(&mut self, count: u64) {
         self.count = count;
+    }
+
+    pub(crate) fn set_tag(&mut self, tag: Tag) {
+        self.tag = tag;
+    }
+
+    /// What PostgreSQL calls what the statement has done: `INSERT 0 2`, `SELECT 3`, `ROLLBACK`.
+    pub fn tag(&self) -> String {
+        self.tag.text(self.count)
     }
 
     /// How many rows the statement has changed, or answered.

@@ -7,6 +7,7 @@ use polychron_base::clock::Duration;
 use polychron_engine::Protocol;
 
 use crate::connection::Connection;
+use crate::parameters::ClientSettings;
 
 impl Settings {
     /// A time-out, by its name.
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) is_replayed: bool,
     pub(crate) park_after: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) client: ClientSettings,
 }
 
 /// What the open transaction has set.
@@ -55,6 +57,7 @@ impl<P: Protocol> Connection<P> {
             is_replayed: self.session.is_replayed,
             park_after: self.session.park_after,
             idle_timeout: self.session.idle_timeout,
+            client: self.client,
         }
     }
 
@@ -64,6 +67,7 @@ impl<P: Protocol> Connection<P> {
         self.session.is_replayed = settings.is_replayed;
         self.session.park_after = settings.park_after;
         self.session.idle_timeout = settings.idle_timeout;
+        self.client = settings.client;
     }
 
     /// Changes settings, up to the end of the open transaction where that is `is_local`.

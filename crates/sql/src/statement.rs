@@ -16,7 +16,7 @@ use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::finish::finished;
-use crate::outcome::{Notice, Outcome};
+use crate::outcome::{Notice, Outcome, Tag};
 use crate::plan::{OutputColumn, Plan};
 use crate::procedures::Procedure;
 use crate::rows::Rows;
@@ -217,13 +217,7 @@ pub(crate) fn answer<T: Transaction>(
         Ok(())
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
-    let tag = match plan {
-        Plan::Insert { .. } => format!("INSERT 0 {count}"),
-        Plan::Truncate(_) | Plan::Call(_) => plan.verb().to_owned(),
-        Plan::Analyze(_) => "EXPLAIN".to_owned(),
-        _ => format!("{} {count}", plan.verb()),
-    };
-    Ok(Outcome { tag, count, columns, rows, notices: scratch.notices })
+    Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, rows, notices: scratch.notices })
 }
 
 /// Memory that one statement leaves to the next.

@@ -283,7 +283,6 @@ fn statements_of_another_kind_are_refused() {
         ("COPY t TO '/tmp/x'", SqlState::FEATURE_NOT_SUPPORTED),
         ("COPY t TO PROGRAM 'cat'", SqlState::FEATURE_NOT_SUPPORTED),
         ("COPY t FROM STDIN WHERE a > 1", SqlState::FEATURE_NOT_SUPPORTED),
-        ("COPY t FROM STDIN (FREEZE)", SqlState::FEATURE_NOT_SUPPORTED),
         ("COPY t FROM STDIN (ENCODING 'latin1')", SqlState::FEATURE_NOT_SUPPORTED),
         ("COPY t", SqlState::SYNTAX_ERROR),
         ("COPY t FROM nowhere", SqlState::SYNTAX_ERROR),

@@ -127,7 +127,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/sql", &["base", "engine", "protocols", "sql"]),
     ("lab/xtask", &["base", "fuzz"]),
     ("sql", &["base", "sync", "schema", "engine"]),
-    ("server", &["base", "schema", "engine", "sql", "polychron"]),
+    ("server", &["base", "sync", "engine", "sql", "polychron"]),
     ("cli", &["base", "sync", "memory", "index", "schema", "engine", "log", "polychron", "workloads", "sql", "server"]),
     (
         "lab/cli",

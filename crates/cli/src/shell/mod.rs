@@ -19,15 +19,14 @@ use std::io::{BufRead, BufReader, IsTerminal as _, stdin};
 use std::path::Path;
 
 use polychron::sql::Connection;
-use polychron::{
-    AnyProtocol, Database, Interactive, Protocol, ProtocolInfo, ProtocolList as _, ProtocolVisitor, Protocols,
-};
+use polychron::{AnyProtocol, Database};
 use polychron_base::line::OneLine;
 
 use crate::arguments::Shell;
 use crate::interrupt;
 use crate::output::print_error;
 use crate::progress::opening;
+use crate::statements::check_protocol;
 use session::{Flow, Session};
 use split::{Open, Scan, next_piece};
 
@@ -59,14 +58,7 @@ pub fn run(given: &Shell) -> u8 {
 }
 
 fn open(given: &Shell) -> Result<(Database<AnyProtocol>, Connection<AnyProtocol>), Refusal> {
-    match Protocols::visit(&given.protocol, TakesStatements) {
-        Ok(true) => {}
-        Ok(false) => {
-            let line = format!("--protocol {}: it executes whole procedures alone, and no statements", given.protocol);
-            return Err(Refusal(2, line));
-        }
-        Err(unknown) => return Err(Refusal(2, format!("--protocol: {unknown}"))),
-    }
+    check_protocol(&given.protocol).map_err(|line| Refusal(2, line))?;
     let builder = Database::builder().on_event(opening()).protocol(&given.protocol);
     let database = match &given.path {
         None => builder.in_memory(),
@@ -76,21 +68,6 @@ fn open(given: &Shell) -> Result<(Database<AnyProtocol>, Connection<AnyProtocol>
     let database = database.map_err(|error| Refusal(1, error.to_string()))?;
     let connection = database.sql().map_err(|error| Refusal(1, error.to_string()))?;
     Ok((database, connection))
-}
-
-/// Whether a protocol's transactions can be driven by statements.
-struct TakesStatements;
-
-impl ProtocolVisitor for TakesStatements {
-    type Output = bool;
-
-    fn visit<P: Protocol>(self, _: &ProtocolInfo) -> bool {
-        false
-    }
-
-    fn visit_interactive<P: Protocol<Worker: Interactive>>(self, _: &ProtocolInfo) -> bool {
-        true
-    }
 }
 
 impl Session {

@@ -138,7 +138,7 @@ impl<'b> Rest<'b> {
 }
 
 /// The value of a type that these bytes stand for.
-pub(super) fn read<'a>(of: Type, bytes: &[u8], arena: &'a Bump) -> Result<Datum<'a>, SqlError> {
+pub(crate) fn read<'a>(of: Type, bytes: &[u8], arena: &'a Bump) -> Result<Datum<'a>, SqlError> {
     let mut rest = Rest(bytes);
     let value = value(of, &mut rest, arena)?;
     if rest.0.is_empty() { Ok(value) } else { Err(incorrect()) }
@@ -322,7 +322,7 @@ pub(super) fn end(out: &mut Vec<u8>) {
 }
 
 /// Appends a value with its length.
-pub(super) fn write(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
     if datum.is_null() {
         return out.extend_from_slice(&(-1_i32).to_be_bytes());
     }

@@ -114,6 +114,11 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
+    /// How the data look.
+    pub(super) fn shape(&self) -> super::CopyShape {
+        super::CopyShape { is_binary: self.options.format == Format::Binary, columns: self.columns.len() }
+    }
+
     /// `all` are the names of all columns of the table.
     pub(super) fn new(
         (table, all): (String, &[String]),

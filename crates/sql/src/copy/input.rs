@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use polychron_engine::Protocol;
 
-use super::Copy;
 use super::decoder::{Batch, Decoder, Progress};
+use super::{Copy, CopyShape};
 use crate::connection::Connection;
 use crate::control::Modes;
 use crate::datum::OwnedDatum;
@@ -127,6 +127,11 @@ fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>),
 }
 
 impl<P: Protocol> CopyIn<'_, P> {
+    /// How its data look.
+    pub fn shape(&self) -> CopyShape {
+        self.decoder.shape()
+    }
+
     /// Takes more bytes of the data, which may end anywhere.
     ///
     /// # Errors
@@ -193,7 +198,7 @@ impl<P: Protocol> CopyIn<'_, P> {
             return self.run_gathered(None);
         }
         self.connection.session.check_postponed(&self.connection.zone)?;
-        if self.connection.session.is_explicit() {
+        if self.connection.session.is_explicit() || self.connection.is_pipelined {
             return Ok(());
         }
         self.connection.commit().map(|_| ())

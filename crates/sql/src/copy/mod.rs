@@ -4,7 +4,7 @@
 //! gathered into batches, and a batch is inserted as a statement of the transaction whose parameters are its values (`input`). What is written comes from a query
 //! (`output`).
 
-mod binary;
+pub(crate) mod binary;
 mod decoder;
 mod fields;
 mod input;
@@ -24,6 +24,15 @@ use crate::parse::{error_of, syntax_error};
 pub use input::CopyIn;
 use options::Options;
 pub(crate) use output::Encoder;
+
+/// How the data of a COPY look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyShape {
+    /// Whether they are in the binary format.
+    pub is_binary: bool,
+    /// How many columns they have.
+    pub columns: usize,
+}
 
 /// A COPY as it is written.
 #[derive(Clone, Debug)]

@@ -269,8 +269,8 @@ impl Said {
                 once(&mut self.encoding, ())
             }
             "freeze" => match value.boolean() {
-                Some(false) => once(&mut self.freeze, false),
-                Some(true) => Err(SqlError::unsupported("COPY with FREEZE")),
+                // Rows are never frozen here: what others see of them is as without it.
+                Some(freeze) => once(&mut self.freeze, freeze),
                 None => Err(wrong("freeze requires a Boolean value")),
             },
             _ => Err(wrong(format!("option \"{name}\" not recognized"))),

@@ -8,7 +8,7 @@ use polychron_engine::Protocol;
 
 use super::input::copy_of;
 use super::options::{Format, Header, Options};
-use super::{Copy, binary, fields};
+use super::{Copy, CopyShape, binary, fields};
 use crate::connection::Connection;
 use crate::control::Modes;
 use crate::datum::Datum;
@@ -34,6 +34,8 @@ pub(crate) struct Encoder<'w> {
     /// A field as text.
     shown: String,
     out: &'w mut dyn io::Write,
+    /// Where rows end, if they are to be given one by one.
+    ends: Option<Vec<usize>>,
     /// Whether the client has got something.
     pub(crate) has_given: bool,
 }
@@ -52,14 +54,13 @@ impl<'w> Encoder<'w> {
         let columns = columns.iter().zip(forced).map(|(column, forced)| (column.name.clone(), column.of.base, forced));
         let columns = columns.collect();
         let (buffer, shown) = (Vec::new(), String::new());
-        let mut own = Self { options, columns, zone, buffer, shown, out, has_given: false };
-        own.begin();
-        Ok(own)
+        Ok(Self { options, columns, zone, buffer, shown, out, ends: None, has_given: false })
     }
 
     /// Begins anew, where nothing was given yet.
     pub(crate) fn begin(&mut self) {
         self.buffer.clear();
+        self.ends.iter_mut().for_each(Vec::clear);
         if self.options.format == Format::Binary {
             binary::begin(&mut self.buffer);
         }
@@ -73,6 +74,12 @@ impl<'w> Encoder<'w> {
             fields::write(Some(name), (false, self.columns.len() == 1), &self.options, &mut self.buffer);
         }
         self.buffer.push(b'\n');
+        self.end_row();
+    }
+
+    fn end_row(&mut self) {
+        let at = self.buffer.len();
+        self.ends.iter_mut().for_each(|ends| ends.push(at));
     }
 
     /// Takes a row.
@@ -103,13 +110,25 @@ impl<'w> Encoder<'w> {
         if !is_binary {
             self.buffer.push(b'\n');
         }
+        self.end_row();
         if self.buffer.len() >= HELD_BACK { self.give() } else { Ok(()) }
     }
 
     /// Gives the client what is there.
     fn give(&mut self) -> Result<(), SqlError> {
         self.has_given |= !self.buffer.is_empty();
-        let given = self.out.write_all(&self.buffer);
+        let given = match &mut self.ends {
+            None => self.out.write_all(&self.buffer),
+            Some(ends) => {
+                let mut start = 0;
+                // What follows the last row stands alone.
+                let rest = Some(self.buffer.len()).filter(|length| ends.last() != Some(length) && *length > 0);
+                ends.drain(..).chain(rest).try_for_each(|end| {
+                    let piece = std::mem::replace(&mut start, end)..end;
+                    self.out.write_all(&self.buffer[piece])
+                })
+            }
+        };
         self.buffer.clear();
         given.map_err(|error| SqlError::new(SqlState::IO_ERROR, format!("could not write the data of COPY: {error}")))
     }
@@ -134,6 +153,9 @@ impl<P: Protocol> Drop for Copying<'_, P> {
     }
 }
 
+/// What is told how the data look.
+type Begun<'b> = Option<&'b mut dyn FnMut(CopyShape)>;
+
 impl<P: Protocol> Connection<P> {
     /// Runs a `COPY … TO STDOUT`, and gives its data to `out` in pieces while the query runs. The answer is the number of rows.
     ///
@@ -142,12 +164,29 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// The text is another statement, the query fails, or `out` does ([`SqlState::IO_ERROR`]).
     pub fn copy_out(&mut self, text: &str, out: &mut dyn io::Write) -> Result<u64, SqlError> {
+        self.copy_out_to(text, out, None)
+    }
+
+    /// As [`Connection::copy_out`], for a client that is told first how the data look, and gets each row with a call of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_out_by_row(
+        &mut self,
+        text: &str,
+        begun: &mut dyn FnMut(CopyShape),
+        out: &mut dyn io::Write,
+    ) -> Result<u64, SqlError> {
+        self.copy_out_to(text, out, Some(begun))
+    }
+
+    fn copy_out_to(&mut self, text: &str, out: &mut dyn io::Write, begun: Begun<'_>) -> Result<u64, SqlError> {
         self.session.check_thread()?;
         let running = self.begin_statement();
         let copying = Copying(self);
         copying.0.is_copying = true;
         let ended =
-            Running::hold(running.as_ref(), || copying.0.wake(text).map(|()| copying.0.run_copy_out(text, out)));
+            Running::hold(running.as_ref(), || copying.0.wake(text).map(|()| copying.0.run_copy_out(text, out, begun)));
         copying.0.is_copying = false;
         drop(copying);
         drop(running);
@@ -157,7 +196,7 @@ impl<P: Protocol> Connection<P> {
         ended
     }
 
-    fn run_copy_out(&mut self, text: &str, out: &mut dyn io::Write) -> Result<u64, SqlError> {
+    fn run_copy_out(&mut self, text: &str, out: &mut dyn io::Write, begun: Begun<'_>) -> Result<u64, SqlError> {
         let Copy { statement, table, options, .. } = copy_of(text, false)?;
         self.check_not_failed()?;
         let (bound, _) = self.bind_to_tables(&statement, &[])?;
@@ -173,6 +212,11 @@ impl<P: Protocol> Connection<P> {
             _ => Vec::new(),
         };
         let mut encoder = Encoder::new(options, (&table, &all), plan.columns(), self.zone.clone(), out)?;
+        if let Some(begun) = begun {
+            encoder.ends = Some(Vec::new());
+            begun(CopyShape { is_binary: encoder.options.format == Format::Binary, columns: encoder.columns.len() });
+        }
+        encoder.begin();
         if self.session.is_planned() {
             let mut count = 0;
             self.run_copied(&plan, &mut |row| {

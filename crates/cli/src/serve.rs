@@ -1,0 +1,93 @@
+//! `polychron serve`: a database that clients of PostgreSQL talk to.
+
+use std::path::{Path, PathBuf};
+
+use polychron::Database;
+use polychron_base::line::OneLine;
+use polychron_server::{Credentials, Options, Password, Server, ServerError, new_password};
+
+use crate::arguments::Serve;
+use crate::interrupt;
+use crate::output::{print_error, print_output};
+use crate::progress::opening;
+use crate::statements::check_protocol;
+
+/// Workers beside those of clients: of definitions, and of what the database does by itself.
+const OWN_WORKERS: usize = 56;
+
+/// Runs `serve` until Ctrl-C, or a request of the system to end.
+pub fn run(given: &Serve) -> u8 {
+    if let Err(line) = check_protocol(&given.protocol) {
+        print_error(OneLine(line));
+        return 2;
+    }
+    match serve(given) {
+        Ok(()) => 0,
+        Err(line) => {
+            print_error(OneLine(line));
+            1
+        }
+    }
+}
+
+fn serve(given: &Serve) -> Result<(), String> {
+    let max_connections = usize::from(given.max_connections);
+    let builder = Database::builder().on_event(opening()).protocol(&given.protocol);
+    let builder = builder.workers(max_connections + OWN_WORKERS);
+    let database = match &given.path {
+        None => builder.in_memory(),
+        Some(path) => builder.open(path),
+    };
+    let database = database.map_err(|error| error.to_string())?;
+    let options = Options {
+        listen: given.listen.clone(),
+        socket_directory: Some(PathBuf::from(&given.socket_directory)).filter(|path| !path.as_os_str().is_empty()),
+        allows_plain_text_on_the_network: given.plain_text_on_the_network,
+        max_connections,
+        ..Options::new(credentials(given).map_err(|error| error.to_string())?)
+    };
+    let server = Server::start(database, options).map_err(|error| error.to_string())?;
+    let stopper = server.stopper();
+    interrupt::listen_with(move || {
+        stopper.stop();
+        true
+    });
+    for address in server.addresses() {
+        print_output(format_args!("listening on {address}"));
+    }
+    if let Some(path) = server.socket() {
+        print_output(format_args!("listening on {}", path.display()));
+    }
+    server.wait().map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
+}
+
+/// How clients show who they are. A password that is made here is printed once, and nowhere else.
+fn credentials(given: &Serve) -> Result<Credentials, ServerError> {
+    if given.trust {
+        return Ok(Credentials::Trust);
+    }
+    if let Some(file) = &given.password_file {
+        return Password::of_file(file).map(Credentials::Password);
+    }
+    let kept = given.path.as_deref().map(beside);
+    if let Some(path) = &kept
+        && let Some(password) = Password::kept(path)?
+    {
+        return Ok(Credentials::Password(password));
+    }
+    let text = new_password()?;
+    let password = Password::new(&text)?;
+    if let Some(path) = &kept {
+        password.keep(path)?;
+    }
+    print_output(format_args!("the password of the role postgres, which is not shown again: {text}"));
+    Ok(Credentials::Password(password))
+}
+
+/// Where the verifier of a database's password lies: beside its directory, in which all files are the database's.
+fn beside(directory: &Path) -> PathBuf {
+    let name = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let mut name = name.into_os_string();
+    name.push(".password");
+    name.into()
+}

@@ -1,0 +1,120 @@
+//! `polychron serve`, with a client, signals and restarts.
+#![cfg(feature = "serve")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use postgres::{Client, NoTls};
+
+/// A server, its port, and the password that it has printed.
+struct Served {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    port: u16,
+    password: Option<String>,
+}
+
+impl Served {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polychron"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--socket-directory", ""]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut password = None;
+        let port = loop {
+            let mut line = String::new();
+            assert_ne!(out.read_line(&mut line).unwrap(), 0, "it has ended");
+            if let Some(address) = line.trim().strip_prefix("listening on 127.0.0.1:") {
+                break address.parse().unwrap();
+            }
+            password = line.trim().rsplit_once(": ").map(|(_, password)| password.to_owned());
+        };
+        Self { child, out, port, password }
+    }
+
+    fn connect(&self, password: &str) -> Result<Client, postgres::Error> {
+        let mut config = postgres::Config::new();
+        config.host("127.0.0.1").port(self.port).user("postgres").dbname("polychron").password(password);
+        config.connect(NoTls)
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end; the answer is the exit code.
+    fn end(mut self) -> Option<i32> {
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_was_acknowledged_is_there_whatever_ends_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let served = Served::start(&[text(&path)]);
+    let password = served.password.clone().expect("the first start prints one");
+    let mut client = served.connect(&password).unwrap();
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    for id in 0..20_i32 {
+        client.execute("INSERT INTO t VALUES ($1)", &[&id]).unwrap();
+    }
+    let mut transaction = client.transaction().unwrap();
+    transaction.execute("INSERT INTO t VALUES (100)", &[]).unwrap();
+    served.signal("-KILL");
+    assert_eq!(served.end(), None);
+    drop(transaction);
+
+    let served = Served::start(&[text(&path)]);
+    assert_eq!(served.password, None, "it is not shown again");
+    assert!(served.connect("something else").is_err());
+    let mut client = served.connect(&password).unwrap();
+    let count: i64 = client.query_one("SELECT count(*) FROM t", &[]).unwrap().get(0);
+    assert_eq!(count, 20);
+    client.execute("INSERT INTO t VALUES (20)", &[]).unwrap();
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+    let error = client.query("SELECT 1", &[]).unwrap_err();
+    assert!(error.is_closed() || error.code().is_some_and(|code| code.code() == "57P01"), "{error}");
+
+    let served = Served::start(&[text(&path), "--trust"]);
+    let count: i64 = served.connect("").unwrap().query_one("SELECT count(*) FROM t", &[]).unwrap().get(0);
+    assert_eq!(count, 21);
+    served.signal("-INT");
+    assert_eq!(served.end(), Some(0));
+}
+
+#[test]
+fn passwords_come_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "of a file\n").unwrap();
+    let served = Served::start(&["--password-file", text(&file)]);
+    assert_eq!(served.password, None);
+    assert!(served.connect("of a fil").is_err());
+    assert_eq!(served.connect("of a file").unwrap().query("SELECT 1", &[]).unwrap().len(), 1);
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let refused = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_polychron")).arg("serve").args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = refused(&["--listen", "0.0.0.0:0", "--socket-directory", ""]);
+    assert!(code == Some(1) && said.contains("is reached from other machines"), "{said}");
+    let (code, said) = refused(&["--protocol", "bohm"]);
+    assert!(code == Some(2) && said.contains("whole procedures alone"), "{said}");
+    let (code, said) = refused(&["--trust", "--password-file", "x"]);
+    assert!(code == Some(2) && said.contains("cannot be used with"), "{said}");
+}

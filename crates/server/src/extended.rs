@@ -1,0 +1,304 @@
+//! The extended protocol: statements and portals by their names, and all up to Sync as one transaction.
+//!
+//! Statements between two Syncs are one transaction, unless the client holds one. A statement behind which Sync has come already is one by itself, which is run
+//! again where it conflicts.
+
+use std::collections::HashMap;
+
+use polychron::{Interactive, Protocol};
+use polychron_sql::{Datum, Forms, Kind, OwnedDatum, Prepared, Rows, SqlError, SqlState, Type};
+
+use crate::answers::Format;
+use crate::error::{End, malformed};
+use crate::messages::{Bind, Longs, Named, Shorts};
+use crate::session::{Session, Wire};
+
+/// The most statements, and the most portals, of a session.
+const MOST: usize = 10_000;
+
+/// A prepared statement.
+#[derive(Clone, Debug)]
+struct Statement {
+    prepared: Prepared,
+    /// The types of its parameters, as the client is told.
+    types: Vec<Type>,
+}
+
+/// A statement with values, and how far it has come.
+#[derive(Debug)]
+struct Portal {
+    statement: Statement,
+    values: Vec<OwnedDatum>,
+    /// One for all columns, or one for each.
+    formats: Vec<Format>,
+    /// Its answer, once it has run.
+    rows: Option<Rows>,
+    /// How many of its rows the client has.
+    given: usize,
+    is_done: bool,
+}
+
+impl Portal {
+    fn format(&self, column: usize) -> Format {
+        let format = if self.formats.len() == 1 { self.formats.first() } else { self.formats.get(column) };
+        format.copied().unwrap_or(Format::Text)
+    }
+
+    fn has_columns(&self) -> bool {
+        !self.statement.prepared.columns().is_empty()
+    }
+}
+
+/// Statements and portals by their names; the empty name stands for the latest one without a name.
+#[derive(Debug, Default)]
+pub(crate) struct Extended {
+    statements: HashMap<String, Statement>,
+    portals: HashMap<String, Portal>,
+}
+
+impl Extended {
+    /// Their transaction has ended.
+    pub(crate) fn forget_portals(&mut self) {
+        self.portals.clear();
+    }
+
+    /// A text of the simple protocol takes the place of what has no name.
+    pub(crate) fn forget_unnamed(&mut self) {
+        self.statements.remove("");
+        self.portals.remove("");
+    }
+}
+
+fn no_statement(name: &str) -> SqlError {
+    let message = match name {
+        "" => "unnamed prepared statement does not exist".to_owned(),
+        name => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(SqlState::UNDEFINED_STATEMENT, message)
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+fn too_many(what: &str) -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a session has at most {MOST} {what}"))
+}
+
+fn formats(codes: Shorts<'_>) -> Result<Vec<Format>, SqlError> {
+    let format = |code| match code {
+        0 => Ok(Format::Text),
+        1 => Ok(Format::Binary),
+        other => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unsupported format code: {other}"))),
+    };
+    codes.iter().map(format).collect()
+}
+
+impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
+    fn refuse<O>(&mut self, error: SqlError) -> Result<O, SqlError> {
+        Err(self.connection.fail_request(error))
+    }
+
+    pub(crate) fn parse(&mut self, name: &str, text: &str, types: Longs<'_>) -> Result<(), SqlError> {
+        if !name.is_empty() && self.extended.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return self.refuse(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
+        }
+        if self.extended.statements.len() >= MOST {
+            return self.refuse(too_many("prepared statements"));
+        }
+        let mut declared = Vec::with_capacity(types.iter().len());
+        for oid in types.iter() {
+            match Type::of_oid(oid) {
+                Some(of) => declared.push(of),
+                None => {
+                    let message = format!("type with OID {oid} does not exist");
+                    return self.refuse(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+                }
+            }
+        }
+        let prepared = self.connection.prepare_typed(text, &declared)?;
+        let types = match prepared.parameters() {
+            [] => declared,
+            types => types.to_vec(),
+        };
+        self.extended.statements.insert(name.to_owned(), Statement { prepared, types });
+        self.wire.answers.plain(b'1');
+        Ok(())
+    }
+
+    pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), SqlError> {
+        match self.portal(bind) {
+            Ok(portal) => {
+                self.extended.portals.insert(bind.portal.to_owned(), portal);
+                self.wire.answers.plain(b'2');
+                Ok(())
+            }
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// The portal that a Bind makes.
+    fn portal(&self, bind: &Bind<'_>) -> Result<Portal, SqlError> {
+        let statement = self.extended.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        if !bind.portal.is_empty() && self.extended.portals.contains_key(bind.portal) {
+            let message = format!("portal \"{}\" already exists", bind.portal);
+            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
+        }
+        if self.extended.portals.len() >= MOST {
+            return Err(too_many("portals"));
+        }
+        let (given, wanted) = (bind.values.count, statement.types.len());
+        if given != wanted {
+            let name = bind.statement;
+            return Err(malformed(format!(
+                "bind message supplies {given} parameters, but prepared statement \"{name}\" requires {wanted}"
+            )));
+        }
+        let (parameter_formats, result_formats) = (formats(bind.formats)?, formats(bind.result_formats)?);
+        if !matches!(bind.formats.len(), 0 | 1) && bind.formats.len() != wanted {
+            let count = bind.formats.len();
+            return Err(malformed(format!("bind message has {count} parameter formats but {wanted} parameters")));
+        }
+        let columns = statement.prepared.columns().len();
+        if !matches!(result_formats.len(), 0 | 1) && result_formats.len() != columns {
+            let count = result_formats.len();
+            return Err(malformed(format!("bind message has {count} result formats but query has {columns} columns")));
+        }
+        let format = |at: usize| match parameter_formats[..] {
+            [all] => all,
+            _ => parameter_formats.get(at).copied().unwrap_or(Format::Text),
+        };
+        let mut values = Vec::with_capacity(wanted);
+        for (at, (value, of)) in bind.values.iter().zip(&statement.types).enumerate() {
+            values.push(match value {
+                None => OwnedDatum::NULL,
+                Some(bytes) => self.connection.read_parameter(*of, bytes, format(at) == Format::Binary)?,
+            });
+        }
+        let statement = statement.clone();
+        Ok(Portal { statement, values, formats: result_formats, rows: None, given: 0, is_done: false })
+    }
+
+    pub(crate) fn describe(&mut self, named: Named<'_>) -> Result<(), SqlError> {
+        let answers = &mut self.wire.answers;
+        match named {
+            Named::Statement(name) => {
+                let Some(statement) = self.extended.statements.get(name) else {
+                    return self.refuse(no_statement(name));
+                };
+                answers.parameters(&statement.types);
+                let columns = statement.prepared.columns();
+                match columns {
+                    [] => answers.plain(b'n'),
+                    _ => answers.columns(columns.iter().map(|it| (it.name.as_str(), it.of)), |_| Format::Text),
+                }
+            }
+            Named::Portal(name) => {
+                let Some(portal) = self.extended.portals.get(name) else { return self.refuse(no_portal(name)) };
+                let columns = portal.statement.prepared.columns();
+                match columns {
+                    [] => answers.plain(b'n'),
+                    _ => {
+                        let columns = columns.iter().map(|it| (it.name.as_str(), it.of));
+                        answers.columns(columns, |at| portal.format(at));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self, named: Named<'_>) {
+        // What is not there is closed already.
+        match named {
+            Named::Statement(name) => drop(self.extended.statements.remove(name)),
+            Named::Portal(name) => drop(self.extended.portals.remove(name)),
+        }
+        self.wire.answers.plain(b'3');
+    }
+
+    pub(crate) fn execute(&mut self, name: &str, most: usize, next: Option<u8>) -> Result<Result<(), SqlError>, End> {
+        let Some(mut portal) = self.extended.portals.remove(name) else { return Ok(self.refuse(no_portal(name))) };
+        if portal.is_done && !portal.has_columns() {
+            let message = format!("portal \"{name}\" cannot be run");
+            return Ok(self.refuse(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)));
+        }
+        let was_in_transaction = self.connection.is_in_transaction();
+        if portal.rows.is_none() && portal.statement.prepared.kind() != Kind::Empty {
+            // Sync ends the statement's transaction, whether it has come or not.
+            if next != Some(b'S')
+                && let Err(error) = self.connection.begin_pipeline()
+            {
+                return Ok(Err(error));
+            }
+        }
+        let done = self.run_portal(&mut portal, most)?;
+        // The end of a transaction is that of its portals.
+        let has_ended = was_in_transaction && !self.connection.is_in_transaction();
+        if has_ended {
+            self.extended.forget_portals();
+        } else if done.is_ok() {
+            self.extended.portals.insert(name.to_owned(), portal);
+        }
+        Ok(done)
+    }
+
+    fn run_portal(&mut self, portal: &mut Portal, most: usize) -> Result<Result<(), SqlError>, End> {
+        let text = portal.statement.prepared.text().to_owned();
+        match portal.statement.prepared.kind() {
+            Kind::Empty => self.wire.answers.plain(b'I'),
+            Kind::CopyIn | Kind::CopyOut if portal.is_done => {
+                return Ok(self.refuse(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "portal cannot be run")));
+            }
+            Kind::CopyIn => {
+                portal.is_done = true;
+                return self.copy_in(&text);
+            }
+            Kind::CopyOut => {
+                portal.is_done = true;
+                return self.copy_out(&text);
+            }
+            Kind::Statement => {
+                if portal.rows.is_none() {
+                    let values: Vec<Datum<'_>> = portal.values.iter().map(OwnedDatum::get).collect();
+                    let Statement { prepared, types } = &mut portal.statement;
+                    match self.connection.answer_decoded(prepared, types, &values) {
+                        Ok(rows) => portal.rows = Some(rows),
+                        Err(error) => return Ok(Err(error)),
+                    }
+                }
+                give(&mut self.wire, portal, most, &self.connection.forms())?;
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Gives the client the next rows of a portal, or tells it that there are no more.
+fn give(wire: &mut Wire<'_>, portal: &mut Portal, most: usize, forms: &Forms) -> Result<(), End> {
+    let Some(rows) = &portal.rows else { return Ok(()) };
+    if portal.given == 0 {
+        wire.answers.notices(rows.notices());
+    }
+    let end = portal.given.saturating_add(most).min(rows.len());
+    for at in portal.given..end {
+        let Some(row) = rows.get(at) else { break };
+        wire.answers.row(row, rows.columns(), forms, |column| portal.format(column));
+        wire.answers.write_much(wire.socket)?;
+    }
+    // As many rows as were asked for may not be all, even if no more come.
+    let is_suspended = end < rows.len() || most != usize::MAX && end - portal.given == most;
+    if is_suspended {
+        wire.answers.plain(b's');
+    } else {
+        let tag = rows.tag();
+        match tag.starts_with("SELECT ") {
+            true => wire.answers.complete(&format!("SELECT {}", end - portal.given)),
+            false => wire.answers.complete(&tag),
+        }
+        portal.is_done = true;
+    }
+    portal.given = end;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! SQL over the protocol of PostgreSQL (3.0 and 3.2). `docs/server.md` has the design.
+//!
+//! What a statement means is in the crate `sql`; this crate moves messages, and admits and refuses clients.
+
+mod answers;
+mod copying;
+mod credentials;
+mod error;
+mod extended;
+mod frames;
+mod listen;
+mod messages;
+mod registry;
+mod scram;
+mod session;
+mod simple;
+mod socket;
+mod startup;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use polychron::{Database, Interactive, Protocol};
+use polychron_base::clock::Duration;
+
+pub use credentials::{Credentials, Password, new_password};
+pub use error::ServerError;
+use listen::Acceptor;
+use registry::Registry;
+
+/// What a server listens to, whom it admits, and when it gives up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses of TCP; the port 0 is any that is free.
+    pub listen: Vec<SocketAddr>,
+    /// The directory of the unix socket, if there is to be one. Its name has the port of the first address, or [`Options::PORT`].
+    pub socket_directory: Option<PathBuf>,
+    /// Addresses beyond this machine are listened to although nothing is encrypted: whoever reads the wire reads the data.
+    pub allows_plain_text_on_the_network: bool,
+    /// How clients show who they are.
+    pub credentials: Credentials,
+    /// The most clients at once. Each has a worker of the database.
+    pub max_connections: usize,
+    /// The most clients that have not yet shown who they are; beyond, the oldest one of them goes.
+    pub max_unauthenticated: usize,
+    /// How long a client may take to show who it is.
+    pub authentication_timeout: Duration,
+    /// How long open transactions may go on when the server ends.
+    pub shutdown_grace: Duration,
+}
+
+impl Options {
+    /// The port of PostgreSQL.
+    pub const PORT: u16 = 5432;
+
+    /// Those of a server on this machine alone.
+    pub fn new(credentials: Credentials) -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], Self::PORT))],
+            socket_directory: None,
+            allows_plain_text_on_the_network: false,
+            credentials,
+            max_connections: 100,
+            max_unauthenticated: 100,
+            authentication_timeout: Duration::from_secs(60),
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What all sessions of a server share.
+pub(crate) struct Shared<P: Protocol<Worker: Interactive>> {
+    pub(crate) database: Database<P>,
+    pub(crate) options: Options,
+    pub(crate) registry: Registry,
+}
+
+/// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
+pub struct Server<P: Protocol<Worker: Interactive>> {
+    shared: Option<Arc<Shared<P>>>,
+    acceptors: Vec<Acceptor>,
+    stopper: Stopper,
+}
+
+impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Server<P> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Server").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+/// Ends a server, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Registry);
+
+impl Stopper {
+    /// Has the server end: no more clients come, idle sessions end at once, and open transactions have the grace.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Server<P> {
+    /// Listens, and serves the database from now on.
+    ///
+    /// # Errors
+    /// An address is not one of this machine and nothing allows it, or cannot be listened to.
+    pub fn start(database: Database<P>, options: Options) -> Result<Self, ServerError> {
+        let registry = Registry::new(options.max_connections, options.max_unauthenticated);
+        let stopper = Stopper(registry.clone());
+        let doors = listen::doors(&options)?;
+        let shared = Arc::new(Shared { database, options, registry });
+        let mut server = Self { shared: Some(shared.clone()), acceptors: Vec::new(), stopper };
+        for door in doors {
+            server.acceptors.push(Acceptor::start(door, &shared)?);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens to TCP.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.acceptors.iter().filter_map(Acceptor::address).collect()
+    }
+
+    /// Its unix socket.
+    pub fn socket(&self) -> Option<&std::path::Path> {
+        self.acceptors.iter().find_map(Acceptor::path)
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until it was stopped and all sessions have ended. The answer is the database, which nothing uses then.
+    pub fn wait(mut self) -> Option<Database<P>> {
+        self.stopper.0.wait_for_stop();
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Database<P>> {
+        let shared = self.shared.take()?;
+        self.acceptors.drain(..).for_each(Acceptor::end);
+        self.stopper.0.wait_for_sessions(shared.options.shutdown_grace);
+        // The thread of the last session may not have dropped it yet.
+        let mut shared = shared;
+        loop {
+            match Arc::try_unwrap(shared) {
+                Ok(alone) => return Some(alone.database),
+                Err(still) => shared = still,
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Drop for Server<P> {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        drop(self.end());
+    }
+}

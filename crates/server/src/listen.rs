@@ -1,0 +1,174 @@
+//! Listening: a thread for each address, and one for each client.
+//!
+//! Sessions do not share threads. Transactions of one thread that meet are told so (`docs/liveness.md`), and clients do not know each other.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use polychron::{Interactive, Protocol};
+use polychron_base::clock::Duration;
+
+use crate::credentials::Credentials;
+use crate::error::ServerError;
+use crate::registry::Registry;
+use crate::socket::Socket;
+use crate::{Options, Shared, session};
+
+/// Statements go down as deep as their expressions nest.
+const STACK: usize = 8 << 20;
+/// How long an acceptor waits where the system gives no more connections or threads.
+const BREATH: Duration = Duration::from_millis(50);
+/// How long a client that has not shown who it is may not read what it is sent.
+const FIRST_WRITES: Duration = Duration::from_secs(10);
+
+/// Something that is listened to.
+#[derive(Debug)]
+pub(crate) enum Door {
+    Tcp(TcpListener),
+    /// With its path, which is removed at the end.
+    Unix(UnixListener, PathBuf),
+}
+
+/// Opens what the options name.
+pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
+    for address in &options.listen {
+        if is_of_this_machine(address.ip()) {
+            continue;
+        }
+        if !options.allows_plain_text_on_the_network {
+            return Err(ServerError::PlainTextOnTheNetwork(*address));
+        }
+        if matches!(options.credentials, Credentials::Trust) {
+            return Err(ServerError::TrustOnTheNetwork(*address));
+        }
+    }
+    let mut doors = Vec::new();
+    let mut port = Options::PORT;
+    for (at, address) in options.listen.iter().enumerate() {
+        let failed = |error| ServerError::Listen(*address, error);
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        if at == 0 {
+            port = listener.local_addr().map_err(failed)?.port();
+        }
+        doors.push(Door::Tcp(listener));
+    }
+    if let Some(directory) = &options.socket_directory {
+        let path = directory.join(format!(".s.PGSQL.{port}"));
+        let listener = bind(&path).map_err(|error| ServerError::Socket(path.clone(), error))?;
+        doors.push(Door::Unix(listener, path));
+    }
+    if doors.is_empty() { Err(ServerError::NoAddress) } else { Ok(doors) }
+}
+
+fn is_of_this_machine(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// A unix socket at this path. One that a server has left that is gone is replaced.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => match UnixStream::connect(path) {
+            Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?;
+                UnixListener::bind(path)
+            }
+            _ => Err(error),
+        },
+        other => other,
+    }
+}
+
+impl Door {
+    fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(Socket::Tcp(stream))
+            }
+            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
+        }
+    }
+}
+
+/// A thread that accepts connections.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    thread: JoinHandle<()>,
+    address: Option<SocketAddr>,
+    path: Option<PathBuf>,
+}
+
+impl Acceptor {
+    pub(crate) fn start<P: Protocol<Worker: Interactive>>(
+        door: Door,
+        shared: &Arc<Shared<P>>,
+    ) -> Result<Self, ServerError> {
+        let (address, path) = match &door {
+            Door::Tcp(listener) => (listener.local_addr().ok(), None),
+            Door::Unix(_, path) => (None, Some(path.clone())),
+        };
+        let shared = shared.clone();
+        let work = move || accept_all(&door, &shared);
+        let thread = thread::Builder::new().name("acceptor".to_owned()).spawn(work);
+        let thread = thread.map_err(|error| ServerError::System(format!("no thread could be started: {error}")))?;
+        Ok(Self { thread, address, path })
+    }
+
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Waits until it has ended, after the registry was told that the server does.
+    pub(crate) fn end(self) {
+        // It waits for a connection: this is one.
+        if let Some(mut address) = self.address {
+            if address.ip().is_unspecified() {
+                address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { IpAddr::V6(1.into()) });
+            }
+            drop(TcpStream::connect(address));
+        }
+        if let Some(path) = &self.path {
+            drop(UnixStream::connect(path));
+        }
+        // A panic there was reported where it came from.
+        let _ = self.thread.join();
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn accept_all<P: Protocol<Worker: Interactive>>(door: &Door, shared: &Arc<Shared<P>>) {
+    let registry: &Registry = &shared.registry;
+    loop {
+        registry.wait_for_room();
+        let accepted = door.accept();
+        if registry.is_stopping() {
+            return;
+        }
+        let Ok(socket) = accepted else {
+            thread::sleep(BREATH);
+            continue;
+        };
+        let socket = Arc::new(socket);
+        let place = registry.enter(&socket);
+        // A client that is not known yet and does not read is not waited for.
+        let _ = socket.set_write_timeout(Some(FIRST_WRITES));
+        let own = (shared.clone(), socket.clone());
+        let work = move || session::run(&own.0, &own.1, place);
+        if thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(work).is_err() {
+            socket.shut_down(Shutdown::Both);
+            thread::sleep(BREATH);
+        }
+    }
+}

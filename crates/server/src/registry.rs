@@ -1,0 +1,226 @@
+//! Which sessions there are: whom a cancel request means, how many there may be, and who ends with the server.
+
+use std::collections::BTreeMap;
+use std::net::Shutdown;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use polychron_base::clock::Duration;
+use polychron_sql::CancelHandle;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use crate::socket::Socket;
+
+/// The longest key of a cancel request. It has 32 bytes from 3.2 on, and 4 before.
+pub(crate) const KEY: usize = 32;
+
+/// What is known of a client.
+struct Entry {
+    socket: Arc<Socket>,
+    /// Of one that has shown who it is.
+    admitted: Option<Admitted>,
+    is_idle: Arc<AtomicBool>,
+}
+
+struct Admitted {
+    key: Vec<u8>,
+    cancel: CancelHandle,
+}
+
+#[derive(Default)]
+struct State {
+    next: i32,
+    /// In the order in which they came.
+    entries: BTreeMap<i32, Entry>,
+    /// How many of them have shown who they are.
+    admitted: usize,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+    is_stopping: AtomicBool,
+    max_connections: usize,
+    max_unauthenticated: usize,
+}
+
+/// The sessions of a server. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Registry(Arc<Inner>);
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+/// A client's place among the sessions, which it leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    registry: Registry,
+    pub(crate) number: i32,
+    /// It waits for its client, outside of transactions.
+    is_idle: Arc<AtomicBool>,
+}
+
+impl Registry {
+    pub(crate) fn new(max_connections: usize, max_unauthenticated: usize) -> Self {
+        let (state, changed, is_stopping) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        Self(Arc::new(Inner { state, changed, is_stopping, max_connections, max_unauthenticated }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        // In one order with the stores and loads of `is_idle`: either the session sees that the server ends, or `stop` sees that it waits.
+        self.0.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// A client has come. Where too many have not shown who they are, the one that has waited longest goes.
+    pub(crate) fn enter(&self, socket: &Arc<Socket>) -> Place {
+        let mut state = self.state();
+        let unknown = state.entries.len() - state.admitted;
+        if unknown >= self.0.max_unauthenticated
+            && let Some(oldest) = state.entries.values().find(|entry| entry.admitted.is_none())
+        {
+            oldest.socket.shut_down(Shutdown::Both);
+        }
+        let number = state.free_number();
+        let is_idle = Arc::<AtomicBool>::default();
+        state.entries.insert(number, Entry { socket: socket.clone(), admitted: None, is_idle: is_idle.clone() });
+        Place { registry: self.clone(), number, is_idle }
+    }
+
+    /// How many threads clients have that have not shown who they are: beyond this, acceptors wait.
+    pub(crate) fn wait_for_room(&self) {
+        let most = self.0.max_unauthenticated + 1;
+        let mut state = self.state();
+        while state.entries.len() - state.admitted > most && !self.is_stopping() {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the statement of the session with this number and key, if there is one.
+    pub(crate) fn cancel(&self, number: i32, key: &[u8]) {
+        let handle = {
+            let state = self.state();
+            let admitted = state.entries.get(&number).and_then(|entry| entry.admitted.as_ref());
+            admitted.filter(|admitted| is_same(&admitted.key, key)).map(|admitted| admitted.cancel.clone())
+        };
+        if let Some(handle) = handle {
+            handle.cancel();
+        }
+    }
+
+    /// Has all sessions end.
+    pub(crate) fn stop(&self) {
+        self.0.is_stopping.store(true, Ordering::SeqCst);
+        let state = self.state();
+        for entry in
+            state.entries.values().filter(|entry| entry.is_idle.load(Ordering::SeqCst) || entry.admitted.is_none())
+        {
+            entry.socket.shut_down(Shutdown::Read);
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    pub(crate) fn wait_for_stop(&self) {
+        let mut state = self.state();
+        while !self.is_stopping() {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until all sessions have ended; those that go on for longer are ended.
+    pub(crate) fn wait_for_sessions(&self, grace: Duration) {
+        let is_busy = |state: &mut State| !state.entries.is_empty();
+        let waited = self.0.changed.wait_timeout_while(self.state(), grace, is_busy);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        while !state.entries.is_empty() {
+            for entry in state.entries.values() {
+                if let Some(admitted) = &entry.admitted {
+                    admitted.cancel.cancel();
+                }
+                entry.socket.shut_down(Shutdown::Both);
+            }
+            // A statement that began just now is cancelled the next time.
+            let again = Duration::from_millis(50);
+            let waited = self.0.changed.wait_timeout(state, again);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    /// A number that no session has.
+    fn free_number(&mut self) -> i32 {
+        loop {
+            self.next = if self.next == i32::MAX { 1 } else { self.next + 1 };
+            if !self.entries.contains_key(&self.next) {
+                return self.next;
+            }
+        }
+    }
+}
+
+/// Compares without telling by the time where they differ.
+fn is_same(known: &[u8], given: &[u8]) -> bool {
+    known.len() == given.len() && known.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+impl Place {
+    /// The client has shown who it is; `false`: there are as many as may be.
+    pub(crate) fn admit(&self, key: &[u8], cancel: CancelHandle) -> bool {
+        let mut state = self.registry.state();
+        if state.admitted >= self.registry.0.max_connections {
+            return false;
+        }
+        if let Some(entry) = state.entries.get_mut(&self.number) {
+            entry.admitted = Some(Admitted { key: key.to_vec(), cancel });
+            state.admitted += 1;
+        }
+        drop(state);
+        self.registry.0.changed.notify_all();
+        true
+    }
+
+    /// The session waits for its client, outside of transactions. The answer is whether it may: otherwise the server ends.
+    pub(crate) fn set_idle(&self, is_idle: bool) -> bool {
+        self.is_idle.store(is_idle, Ordering::SeqCst);
+        !self.registry.is_stopping()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.registry.is_stopping()
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.registry.state();
+        if let Some(entry) = state.entries.remove(&self.number) {
+            state.admitted -= usize::from(entry.admitted.is_some());
+        }
+        drop(state);
+        self.registry.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_the_same_or_not() {
+        assert!(is_same(&[1, 2, 3, 4], &[1, 2, 3, 4]));
+        assert!(!is_same(&[1, 2, 3, 4], &[1, 2, 3, 5]));
+        assert!(!is_same(&[1, 2, 3, 4], &[1, 2, 3]));
+        assert!(!is_same(&[1, 2, 3, 4], &[]));
+    }
+}

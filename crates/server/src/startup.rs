@@ -1,0 +1,290 @@
+//! What comes before the first statement: what is spoken, who the client is, and what it is told of the server.
+
+use std::sync::Arc;
+
+use polychron::{Interactive, Protocol};
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_sql::{Connection, DATABASE, ROLE, SqlError, SqlState};
+
+use crate::answers::Answers;
+use crate::credentials::Credentials;
+use crate::error::End;
+use crate::frames::{Incoming, LONGEST_AT_FIRST};
+use crate::messages::Content;
+use crate::registry::{KEY, Place};
+use crate::scram::{Exchange, Failure, MECHANISM, Verifier};
+use crate::socket::Socket;
+use crate::{Options, Shared};
+
+const CANCEL: i32 = 80_877_102;
+const TLS: i32 = 80_877_103;
+const GSS: i32 = 80_877_104;
+/// The newest version that is spoken: 3.2.
+const NEWEST: i32 = 3 << 16 | 2;
+/// How long a client waits that has failed to show who it is.
+const PENALTY: Duration = Duration::from_millis(500);
+
+/// What a client says of itself.
+#[derive(Debug)]
+struct Startup {
+    user: String,
+    database: Option<String>,
+    /// Settings of its session.
+    settings: Vec<(String, String)>,
+    /// Options of the protocol that are not known.
+    unknown: Vec<String>,
+    version: i32,
+}
+
+/// A client that has not shown who it is.
+pub(crate) struct Newcomer<'s> {
+    pub(crate) socket: &'s Arc<Socket>,
+    pub(crate) place: &'s Place,
+    pub(crate) incoming: Incoming,
+    pub(crate) answers: Answers,
+    clock: SystemClock,
+    deadline_ns: u64,
+}
+
+impl<'s> Newcomer<'s> {
+    pub(crate) fn new(socket: &'s Arc<Socket>, place: &'s Place, options: &Options) -> Self {
+        let clock = SystemClock::new();
+        let time = u64::try_from(options.authentication_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let deadline_ns = clock.now_ns().saturating_add(time);
+        Self { socket, place, incoming: Incoming::default(), answers: Answers::default(), clock, deadline_ns }
+    }
+
+    /// Waits for a frame, within the time that is left for all of them.
+    fn fill(&mut self, head: usize) -> Result<(), End> {
+        let left = self.deadline_ns.saturating_sub(self.clock.now_ns());
+        if left == 0 {
+            return Err(End::Gone);
+        }
+        self.socket.set_read_timeout(Some(Duration::from_nanos(left)))?;
+        // A frame that comes byte by byte has the time of one read for each at most, and not more than the client's in all.
+        loop {
+            if crate::frames::cut(self.incoming.waiting(), head, LONGEST_AT_FIRST) != crate::frames::Cut::More {
+                return if self.incoming.fill(self.socket, head, LONGEST_AT_FIRST)? { Ok(()) } else { Err(End::Gone) };
+            }
+            if self.clock.now_ns() >= self.deadline_ns || !self.incoming.read(self.socket)? {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    /// Goes through the start of a connection. `None`: it was no session.
+    pub(crate) fn admit<P: Protocol<Worker: Interactive>>(
+        &mut self,
+        shared: &Shared<P>,
+    ) -> Result<Option<Connection<P>>, End> {
+        let Some(startup) = self.startup()? else { return Ok(None) };
+        if startup.version > NEWEST || !startup.unknown.is_empty() {
+            let unknown: Vec<_> = startup.unknown.iter().map(String::as_str).collect();
+            self.answers.negotiate(startup.version.min(NEWEST), &unknown);
+        }
+        self.authenticate(&shared.options.credentials, &startup.user)?;
+        if startup.database.as_deref().is_some_and(|name| name != DATABASE && name != ROLE) {
+            let message = format!("database \"{}\" does not exist", startup.database.unwrap_or_default());
+            return Err(End::fatal(SqlState::UNDEFINED_DATABASE, message));
+        }
+        let connection = shared.database.sql().map_err(End::Fatal)?;
+        let mut connection = connection.into_inner();
+        for (name, value) in &startup.settings {
+            connection.set_parameter(name, value).map_err(End::Fatal)?;
+        }
+        let mut key = [0; KEY];
+        getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
+        let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };
+        if !self.place.admit(key, connection.cancel_handle()) {
+            return Err(End::fatal(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
+        }
+        for (name, value) in connection.reported_parameters() {
+            self.answers.parameter_status(name, &value);
+        }
+        self.answers.key(self.place.number, key);
+        self.socket.set_read_timeout(None)?;
+        self.socket.set_write_timeout(None)?;
+        Ok(Some(connection))
+    }
+
+    /// The client's first message that begins a session.
+    fn startup(&mut self) -> Result<Option<Startup>, End> {
+        let (mut asked_tls, mut asked_gss) = (false, false);
+        loop {
+            self.fill(0)?;
+            let frame = self.incoming.take(0, LONGEST_AT_FIRST);
+            let mut content = Content(frame.content);
+            match content.int4().map_err(End::Fatal)? {
+                CANCEL => {
+                    if let Ok(number) = content.int4() {
+                        self.place.registry().cancel(number, content.0);
+                    }
+                    return Ok(None);
+                }
+                TLS if !std::mem::replace(&mut asked_tls, true) => self.socket.write_all(b"N")?,
+                GSS if !std::mem::replace(&mut asked_gss, true) => self.socket.write_all(b"N")?,
+                version if version >> 16 == 3 => return startup(version, content).map(Some).map_err(End::Fatal),
+                version => {
+                    let (major, minor) = (version >> 16, version & 0xffff);
+                    let message = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
+                    return Err(End::fatal(SqlState::FEATURE_NOT_SUPPORTED, message));
+                }
+            }
+        }
+    }
+
+    fn authenticate(&mut self, credentials: &Credentials, user: &str) -> Result<(), End> {
+        let is_known = user == ROLE;
+        if let Credentials::Password(password) = credentials
+            && !self.socket.is_of_own_account()
+        {
+            let nobody;
+            let verifier = if is_known {
+                &password.verifier
+            } else {
+                nobody = Verifier::of_nobody(&password.secret, user);
+                &nobody
+            };
+            let shown = self.exchange(verifier)?;
+            if !shown || !is_known {
+                std::thread::sleep(PENALTY);
+                let message = format!("password authentication failed for user \"{user}\"");
+                return Err(End::fatal(SqlState::INVALID_PASSWORD, message));
+            }
+        } else if !is_known {
+            let message = format!("role \"{user}\" does not exist: the one role is \"{ROLE}\"");
+            return Err(End::fatal(SqlState::INVALID_AUTHORIZATION, message));
+        }
+        self.answers.authentication(0, &[]);
+        Ok(())
+    }
+
+    /// Whether the client knows the password.
+    fn exchange(&mut self, verifier: &Verifier) -> Result<bool, End> {
+        self.answers.authentication(10, &[MECHANISM.as_bytes(), &[0, 0]].concat());
+        self.answers.write(self.socket)?;
+        let first = self.response()?;
+        let mut content = Content(&first);
+        if content.text().map_err(End::Fatal)? != MECHANISM {
+            return Err(End::violation("client selected an invalid SASL authentication mechanism"));
+        }
+        let first = content.value().and_then(|first| content.end().map(|()| first)).map_err(End::Fatal)?;
+        let (exchange, answer) = Exchange::begin(verifier, text_of(first.unwrap_or_default())?).map_err(malformed)?;
+        self.answers.authentication(11, answer.as_bytes());
+        self.answers.write(self.socket)?;
+        let last = self.response()?;
+        match exchange.finish(text_of(&last)?) {
+            Ok(answer) => self.answers.authentication(12, answer.as_bytes()),
+            Err(Failure::Wrong) => return Ok(false),
+            Err(other) => return Err(malformed(other)),
+        }
+        Ok(true)
+    }
+
+    /// What the client answers to a request for authentication.
+    fn response(&mut self) -> Result<Vec<u8>, End> {
+        self.fill(1)?;
+        let frame = self.incoming.take(1, LONGEST_AT_FIRST);
+        if frame.kind != b'p' {
+            return Err(End::violation(format!("expected SASL response, got message type {}", frame.kind)));
+        }
+        Ok(frame.content.to_vec())
+    }
+}
+
+fn malformed(failure: Failure) -> End {
+    let what = if let Failure::Malformed(what) = failure { what } else { "no proof" };
+    End::violation(format!("malformed SCRAM message: {what}"))
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, End> {
+    str::from_utf8(bytes).map_err(|_| End::violation("malformed SCRAM message"))
+}
+
+/// What the first message says.
+fn startup(version: i32, mut content: Content<'_>) -> Result<Startup, SqlError> {
+    let mut own = Startup { user: String::new(), database: None, settings: Vec::new(), unknown: Vec::new(), version };
+    loop {
+        let name = content.text()?;
+        if name.is_empty() {
+            content.end()?;
+            break;
+        }
+        let value = content.text()?;
+        match name {
+            "user" => value.clone_into(&mut own.user),
+            "database" => own.database = Some(value.to_owned()).filter(|name| !name.is_empty()),
+            "replication" if ["false", "off", "no", "0"].contains(&value) => {}
+            "replication" => {
+                let message = "connections for replication are not supported";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
+            "options" => options(value, &mut own.settings)?,
+            other if other.starts_with("_pq_.") => own.unknown.push(other.to_owned()),
+            other => own.settings.push((other.to_owned(), value.to_owned())),
+        }
+    }
+    if own.user.is_empty() {
+        let message = "no PostgreSQL user name specified in startup packet";
+        return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
+    }
+    Ok(own)
+}
+
+/// Settings as arguments: `-c name=value` and `--name=value`. A backslash stands in front of a blank that belongs to a value.
+fn options(text: &str, settings: &mut Vec<(String, String)>) -> Result<(), SqlError> {
+    let mut words = vec![String::new()];
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, words.last_mut()) {
+            ('\\', Some(word)) => word.extend(letters.next()),
+            (blank, _) if blank.is_ascii_whitespace() => words.push(String::new()),
+            (other, Some(word)) => word.push(other),
+            _ => {}
+        }
+    }
+    let mut words = words.into_iter().filter(|word| !word.is_empty());
+    while let Some(word) = words.next() {
+        let setting = match word.strip_prefix("--") {
+            Some(setting) => Some(setting.to_owned()),
+            None if word == "-c" => words.next(),
+            None => word.strip_prefix("-c").map(str::to_owned),
+        };
+        let pair = setting.as_deref().and_then(|setting| setting.split_once('='));
+        let Some((name, value)) = pair else {
+            let message = format!("the option \"{word}\" of a connection is not supported");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        };
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_settings() {
+        let mut settings = Vec::new();
+        options(r"-c statement_timeout=5s  --application-name=a\ b -cx=y", &mut settings).unwrap();
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(settings, [("statement_timeout", "5s"), ("application_name", "a b"), ("x", "y")]);
+        assert!(options("-d 3", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_startup_that_is_cut_off_is_refused() {
+        let bytes = b"user\0postgres\0database\0polychron\0_pq_.new\x001\0application_name\0a\0\0";
+        let own = startup(NEWEST, Content(bytes)).unwrap();
+        assert_eq!((own.user.as_str(), own.database.as_deref()), ("postgres", Some("polychron")));
+        assert_eq!(
+            (own.unknown, own.settings),
+            (vec!["_pq_.new".into()], vec![("application_name".into(), "a".into())])
+        );
+        for end in 0..bytes.len() {
+            assert!(startup(NEWEST, Content(&bytes[..end])).is_err(), "{end}");
+        }
+        assert!(startup(NEWEST, Content(b"\0")).is_err());
+    }
+}
