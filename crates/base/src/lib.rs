@@ -9,6 +9,8 @@ pub mod line;
 pub mod random;
 pub mod room;
 pub mod sizes;
+pub mod sorted;
+pub mod threads;
 
 pub use error::{Abort, Error, Reason};
 pub use id::{IndexId, TableId, WorkerId};

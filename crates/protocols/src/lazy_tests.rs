@@ -146,7 +146,7 @@ fn undone_operations() {
     });
 }
 
-/// Who was told that a condition is true does not commit where it has no value, also if that failure is caught.
+/// A transaction that was told that a condition is true does not commit where it has no value, also if that failure is caught.
 #[test]
 fn condition_that_loses_its_value() {
     let (database, stock) = open(3);

@@ -5,7 +5,7 @@
 //!
 //! A page whose slots are all free is given back when memory is short or the client does nothing ([`RecordArray::free_pages`]),
 //! and with the table. Slots are free when no guard is left that could hold their records, but garbage may still name them: pages stay
-//! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. Who goes along
+//! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. A thread that goes along
 //! pages beyond one guard keeps all of them ([`Runs`]).
 
 use std::marker::PhantomData;
@@ -220,7 +220,7 @@ impl Runs<'_> {
 
 impl Drop for Runs<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the acquire load of who gives pages back, after all that was read in them.
+        // Release: pairs with the acquire load of a thread that gives pages back, after all that was read in them.
         self.array.listed.fetch_sub(1, Ordering::Release);
     }
 }
@@ -344,12 +344,12 @@ impl RecordArray {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let made: usize = pages.iter().map(|page| page.made).sum();
         let scattered = self.scattered.load(Ordering::Relaxed).min(free);
-        // Acquire: pairs with the release of who had the pages listed.
+        // Acquire: pairs with the release of the thread that had the pages listed.
         let is_listed = self.listed.load(Ordering::Acquire) > 0;
         if free == 0 || is_listed || (free < made && free - scattered < made.div_ceil(8)) {
             return;
         }
-        // Who needs a slot meanwhile waits for the lock.
+        // A worker that needs a slot meanwhile waits for the lock.
         let mut slots: Vec<RecordAddress> =
             self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
         if !bins.are_empty() {
@@ -378,13 +378,16 @@ impl RecordArray {
             !goes
         });
         // The last page alone has slots that were not made.
-        pages.sort_unstable_by_key(|page| page.made < page.capacity);
+        if let Some(at) = pages.iter().position(|page| page.made < page.capacity) {
+            let last = pages.len() - 1;
+            pages.swap(at, last);
+        }
     }
 
     /// All slots that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
     pub(super) fn runs(&self) -> Runs<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: who gives pages back has the lock.
+        // Relaxed: a thread that gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
         Runs { array: self, list: pages.iter().map(|page| (page.first, page.made)).collect() }
     }

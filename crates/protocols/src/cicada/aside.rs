@@ -74,7 +74,7 @@ impl CicadaTransaction<'_> {
         }
     }
 
-    /// Who may write is in an epoch from now on. A snapshot enters one with its next step.
+    /// A transaction that may write is in an epoch from now on. A snapshot enters one with its next step.
     #[inline]
     pub(super) fn come_back(&mut self) {
         let State { base, stays, .. } = &mut *self.state;

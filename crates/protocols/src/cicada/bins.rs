@@ -69,7 +69,7 @@ impl Bin {
         self.open()
     }
 
-    /// The same for whoever has something to add, and waits.
+    /// The same for a worker that has something to add, and waits.
     pub(super) fn wait(&self) -> SpinGuard<'_, Reclaimer> {
         self.reclaimer.lock()
     }

@@ -1,7 +1,7 @@
 //! The workers' clocks and the horizons that a leader derives from them (§3.1, 3.8).
 //!
 //! Each worker has a slot, which it alone writes: the timestamp of its running transaction (`active`), the timestamp before
-//! which everything is stable for that transaction (`floor`), and its clock. A leader, which is whoever comes by when it is
+//! which everything is stable for that transaction (`floor`), and its clock. A leader, which is the worker that comes by when it is
 //! due, first publishes `bound`, a clock reading that no transaction begins before from then on, and looks at every
 //! `active` word: the earliest of these is `min_wts`, and every transaction that has an earlier timestamp has ended. It
 //! publishes that, looks at every `floor`, and the earliest is `min_rts`: what was superseded by then, nobody looks at.
@@ -15,7 +15,7 @@
 //!
 //! Timestamps wrap around, so whatever is compared must lie less than half their numbers apart. The leader sees to it: it publishes
 //! a clock reading, `limit`, a share of the numbers behind `min_rts` and the last round of renewal, and no transaction begins
-//! there or later. Neither a clock, nor a counter, nor the machine's time leads past it; who comes to it waits.
+//! there or later. Neither a clock, nor a counter, nor the machine's time leads past it; a worker that comes to it waits.
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_memory::OWN_SLOTS;
@@ -202,7 +202,7 @@ impl Clocks {
         LocalClock { time, now_ns, adjusted, partner: slot, ..LocalClock::default() }
     }
 
-    /// The worker of this slot goes; who has the slot after it goes on where its timestamps end.
+    /// The worker of this slot goes; the one that has the slot after it goes on where its timestamps end.
     pub(super) fn leave(&self, slot: usize, local: &LocalClock) {
         self.slots[slot].clock.store(local.time.max(local.adjusted), Ordering::Relaxed);
     }
@@ -289,12 +289,12 @@ impl Clocks {
     #[inline]
     fn draw(&self, local: &LocalClock) -> Option<u64> {
         let next = match &self.central {
-            // Who waits draws no numbers, of which the others have only so many.
+            // A worker that waits draws no numbers, of which the others have only so many.
             Some(counter) if counter.load(Ordering::Relaxed) + 1 >= local.limit => return None,
             Some(counter) => loop {
                 // SeqCst for the one order that all draw from; the value alone matters.
                 let drawn = counter.fetch_add(1, Ordering::SeqCst) + 1;
-                // Not made proper: the number after it is drawn by somebody, who may be this worker.
+                // Not made proper: the number after it is drawn by some worker, which may be this one.
                 if self.shape.proper(drawn) == drawn {
                     break drawn;
                 }
@@ -437,7 +437,7 @@ impl Clocks {
     /// Every transaction that has an earlier timestamp has ended, or writes nothing at that timestamp.
     #[inline]
     pub(super) fn min_wts(&self) -> Timestamp {
-        // Acquire: pairs with the leader's `publish`: who sees it sees what those transactions did.
+        // Acquire: pairs with the leader's `publish`: a thread that sees it sees what those transactions did.
         Timestamp(self.horizons.min_wts.load(Ordering::Acquire))
     }
 
@@ -555,7 +555,7 @@ impl Clocks {
         if min_wts != old_min_wts {
             horizons.moved_at_ns.store(now_ns, Ordering::Relaxed);
         }
-        // Acquire: again, because who has joined and begun a snapshot before the barrier reads at the horizon before this one.
+        // Acquire: again, because a worker that has joined and begun a snapshot before the barrier reads at the horizon before this one.
         let joined = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         let slots = if left_out(Step::AwaitJoined) { slots } else { joined };
         let readers = if left_out(Step::AwaitReaders) { &[] } else { slots };

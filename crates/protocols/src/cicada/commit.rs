@@ -16,7 +16,7 @@
 //! need not raise because it finds a timestamp late enough, its load stands for the store that it reads from. The same holds for an absent
 //! key, with the index's latch as W's installation, the stamp as R's look, and the part's word for the read timestamp.
 //!
-//! Nobody waits in a cycle: who waits for a pending version has a later timestamp than its writer. And none is given up for
+//! No transaction waits in a cycle: a transaction that waits for a pending version has a later timestamp than its writer. And none is given up for
 //! what runs in the background: a tombstone that was closed meanwhile was read as absent and still is, and a key whose record
 //! was closed gets a new one.
 
@@ -137,8 +137,8 @@ impl CicadaTransaction<'_> {
         Ok(())
     }
 
-    /// No index was added to a table that is written since this transaction began: it has made no entries in it. Who began
-    /// before the index was known and passes here has a timestamp that `create_index` sees, and everybody who makes entries has a
+    /// No index was added to a table that is written since this transaction began: it has made no entries in it. One that began
+    /// before the index was known and passes here has a timestamp that `create_index` sees, and each that makes entries has a
     /// later one (`follows_unknowing`).
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Error> {
@@ -277,7 +277,7 @@ impl CicadaTransaction<'_> {
         self.know_dropped()
     }
 
-    /// No index that was asked was dropped. Who does not see here that one was has an earlier timestamp than all who leave it alone
+    /// No index that was asked was dropped. A transaction that does not see here that one was has an earlier timestamp than all that leave it alone
     /// (`drop_index`), one that was drawn again aside: that comes behind the drop, and then sees it.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! What a worker counts here besides what workers of all protocols count. Its worker alone writes; who asks, reads.
+//! What a worker counts here besides what workers of all protocols count. Its worker alone writes; others read.
 
 use polychron_engine::{Metric, MetricValue};
 use polychron_sync::atomic::{AtomicU64, Ordering};

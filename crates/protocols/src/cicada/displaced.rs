@@ -9,7 +9,7 @@
 //!    one;
 //! 4. its key leaves the index.
 //!
-//! Who has a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier timestamp that misses a
+//! A transaction with a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier timestamp that misses a
 //! key looks beside, and its scans go along both. It looks at `until` behind the index, so what it misses there because of step 4 it learns of by step
 //! 2. A transaction that may write and is so old has been overtaken: it conflicts where it misses a key or scans.
 //!
@@ -65,7 +65,7 @@ impl Displaced {
     pub(super) fn renew(&self, stable: Timestamp) {
         let until = self.until.load(Ordering::Relaxed);
         if until != 0 && !stable.is_before(Timestamp(until)) {
-            // Whoever has raised it meanwhile keeps it.
+            // A thread that has raised it meanwhile keeps it.
             let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

@@ -59,7 +59,7 @@ pub(super) fn await_past(shared: &Shared, timestamp: Timestamp) -> Result<(), Er
     })
 }
 
-/// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a
+/// The keys of a table whose primary index keeps versions, as of the latest commits: a transaction that did not know the new index may have had a
 /// timestamp that lies ahead of this one's.
 fn collect_keys(store: &Store, worker: &mut CicadaWorker, keys: &mut Keys) -> Result<(), Error> {
     // The latest stable version of a record is freed when a later one is, which the transaction's horizon prevents.

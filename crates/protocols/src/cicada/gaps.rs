@@ -6,8 +6,8 @@
 //! indexes have stamps instead, which tell of insertions before the reader's validation and nothing of those after it.
 //!
 //! So there is a table of read timestamps for parts of the key space, found by hashing. A part is a single key, or all
-//! keys that begin with the same bytes. Who missed a key raises that key's timestamp; who scanned raises the one of the longest
-//! prefix that all keys of the visited range share. Who inserts looks at the key and at those of its prefixes that
+//! keys that begin with the same bytes. A transaction that missed a key raises that key's timestamp; one that scanned raises the one of the longest
+//! prefix that all keys of the visited range share. One that inserts looks at the key and at those of its prefixes that
 //! were ever scanned by, which each index keeps as a set of lengths. Parts that share a word make an early inserter abort in
 //! vain, and only when the other part was read by a transaction with a later timestamp in these microseconds.
 //!
@@ -57,7 +57,7 @@ fn seed(place: IndexRef, kind: u64) -> u64 {
 
 impl KeyPartition {
     /// A single key.
-    // Whoever chooses keys that share a word makes transactions conflict; one key alone does that, too.
+    // A client that chooses keys that share a word makes transactions conflict; one key alone does that, too.
     #[inline]
     pub(super) fn key<K: EncodedKey>(place: IndexRef, key: K) -> Self {
         Self(mix(seed(place, u64::MAX), key.hash(HashSeed::FIXED)))
@@ -119,7 +119,7 @@ impl PrefixLengths {
             return;
         }
         let bit = 1 << bytes;
-        // Relaxed here is enough to save the write: who finds the bit set relies on whoever set it, sequentially consistent too.
+        // Relaxed here is enough to save the write: a thread that finds the bit set relies on the one that set it, sequentially consistent too.
         if self.0.load(Ordering::SeqCst) & bit == 0 {
             // SeqCst: before the timestamp is raised and the stamps are asked, in the one order of all.
             self.0.fetch_or(bit, Ordering::SeqCst);

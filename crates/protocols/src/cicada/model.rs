@@ -27,7 +27,7 @@ use super::timestamp::Timestamp;
 
 const PLACE: IndexRef = IndexRef { table: TableId::new(1, 3), index: IndexId(0) };
 
-/// Who has passed its validation.
+/// The transactions that have passed their validation.
 pub(super) type Passed = Arc<Mutex<Vec<&'static str>>>;
 
 pub(super) fn pass(passed: &Passed, who: &'static str) {
@@ -60,7 +60,7 @@ impl<K: Kind> InModel<K> {
     }
 }
 
-/// Who reads and writes at a timestamp.
+/// The transactions that read and write at a timestamp.
 pub(super) fn at<'g>(timestamp: u64, guard: &'g Guard<'_>) -> Reader<'g> {
     // SAFETY: no model frees what is visible to its readers.
     unsafe { Reader::at_timestamp(guard, Timestamp(timestamp)) }
@@ -393,8 +393,8 @@ fn a_record_is_closed_or_written() {
     });
 }
 
-/// Of a later transaction that misses a key and an earlier one that inserts it one fails. The flag stands for the index: who sets it
-/// has inserted, and whoever finds it set knows that its stamp is broken.
+/// Of a later transaction that misses a key and an earlier one that inserts it one fails. The flag stands for the index: the one that sets it
+/// has inserted, and the one that finds it set knows that its stamp is broken.
 fn misses_or_inserts(part: impl Fn(&PrefixLengths) -> KeyPartition + Clone + Send + Sync + 'static) {
     explore(3, move || {
         let shared = Arc::new((GapReadTimestamps::new(Timestamp(1)), PrefixLengths::default(), AtomicBool::new(false)));

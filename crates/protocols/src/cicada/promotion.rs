@@ -103,7 +103,7 @@ impl CicadaTransaction<'_> {
             if !self.begin_anew() {
                 continue;
             }
-            (self.doomed, self.ended) = (false, false);
+            (self.doomed, self.state.base.is_open) = (false, true);
             let Some(record) = self.guard.noted(record).map(|record| self.guard.keep(record)) else { continue };
             let again = self.rewrite(place, record, version, is_node, None::<&[u8]>);
             if again && self.validate_and_write().is_ok() {

@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) gaps: GapReadTimestamps,
     pub(super) regulation: Regulation,
     pub(super) renewal: Renewal,
-    /// Lists of tables that no guard still keeps, each with a timestamp: who may look at it holds that or an earlier one.
+    /// Lists of tables that no guard still keeps, each with a timestamp: a transaction that may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
 }
 
@@ -189,7 +189,7 @@ impl StoreProtocol for Cicada {
     }
 
     fn dropping(&self, _: &Arc<Store>) {
-        // Who leaves the index alone is to come after all who do not know yet that they must not ask it.
+        // A transaction that leaves the index alone is to come after all that do not know yet that they must not ask it.
         let unknowing = self.shared.clocks.furthest_drawn();
         // Relaxed: the list of tables is made known behind it.
         self.shared.unknowing.fetch_max(unknowing, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A long reader holds back what it can see, and not all that came after it.
 //!
 //! Between the version that a reader sees and the latest one there may be thousands that nobody sees: readers who run look at their own
-//! timestamps, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
+//! timestamps, a transaction that begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
 //! *pruned*: of the versions that are stable, the latest stays, and of those behind it the ones that are visible at a timestamp that
 //! somebody holds. The others are unlinked. Readers may hold them, so their memory waits for the epochs.
 
@@ -73,7 +73,7 @@ impl Reclaimer {
         spent(self)
     }
 
-    /// Looks at some of the items that wait, in turns, and prunes those again for which somebody waited who has ended.
+    /// Looks at some of the items that wait, in turns, and prunes those again for which a transaction waited that has ended.
     fn look_again(&mut self, spans: &HeldSpans<'_>, site: &Site<'_>) {
         // Otherwise they are being looked through already.
         if self.held_left > 0 {
@@ -126,7 +126,7 @@ impl Reclaimer {
         match (forgotten, unstable, kept_until, kind) {
             (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
             (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
-            // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
+            // A transaction that keeps it will have ended soon, and does not make it wait for the oldest reader.
             (_, None, Some(_), _) if kept_by.is_none() => record.marks().note_queued(kind).then_some(garbage),
             (_, Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
             (_, None, kept_until, _) => {

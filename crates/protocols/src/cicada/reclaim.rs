@@ -3,7 +3,7 @@
 //! A record of which a version is committed before another one, deleted or aborted is queued, unless it is queued already. Once nobody
 //! can still look behind the timestamp of the item (`min_rts`), the record is collected, by one thread at a time:
 //!
-//! * What lies behind the latest version of that timestamp is cut off and serves again **at once**. All who run began when that
+//! * What lies behind the latest version of that timestamp is cut off and serves again **at once**. All that run began when that
 //!   version was stable, so they stop there and cannot even hold what lies behind.
 //! * Aborted versions of that timestamp and before are unlinked. Readers may hold them, so their memory waits for the epochs.
 //! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version from now on. Then its key leaves the
@@ -352,7 +352,7 @@ impl Reclaimer {
         self.free_below(top, record, item, site)
     }
 
-    /// Collects all records of rows, or of nodes, which stay, and waits for whoever does just now.
+    /// Collects all records of rows, or of nodes, which stay, and waits for a worker that does just now.
     pub(super) fn collect_in_place(&mut self, store: &Store, is_node: bool, site: &Site<'_>) {
         store.for_each_record(is_node, site.guard, |record| {
             self.collect_behind_others((record, is_node), store, site, Leaving::No::<&[u8]>);

@@ -42,7 +42,7 @@ impl Course {
             });
             self.stride *= 2;
         }
-        // Who takes the step has looked at the time before; another one may have been later, and faster.
+        // A worker that takes the step has looked at the time before; another one may have been later, and faster.
         let seconds = now_ns.saturating_sub(began_ns) as f64 / 1e9;
         let seconds = self.points.last().map_or(seconds, |last| last.0.max(seconds));
         self.points.push((seconds, longest_ns as f64 / 1e3));
@@ -63,7 +63,7 @@ struct Climb {
 /// The regulation.
 #[derive(Debug)]
 pub(super) struct Regulation {
-    /// The longest wait; read by whoever conflicts.
+    /// The longest wait; read by every worker that conflicts.
     longest_ns: CachePadded<AtomicU64>,
     due_ns: AtomicU64,
     ceiling_ns: u64,

@@ -5,7 +5,7 @@
 //! no row. A range must show as many rows as it did: those that were read there are validated one by one, so they are there still, and there is
 //! no other one.
 //!
-//! The second look replaces the stamps in the order of validation: words of absent parts are raised, then the index is looked at; who makes a
+//! The second look replaces the stamps in the order of validation: words of absent parts are raised, then the index is looked at; a transaction that makes a
 //! key come into being enters it into the index, and then looks at the words.
 
 use std::ops::{Bound, Range};

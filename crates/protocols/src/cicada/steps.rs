@@ -16,7 +16,7 @@ named! {
         AwaitWriters,
         /// Nothing is collected that a transaction or a snapshot may look at.
         AwaitReaders,
-        /// Who joins while the leader is at work is among them.
+        /// A worker that joins while the leader is at work is among them.
         AwaitJoined,
         /// The horizon of the snapshots never goes back.
         NeverGoBack,
@@ -36,11 +36,11 @@ named! {
         RaiseFirst,
         /// What was read is what is visible.
         CompareVersions,
-        /// Who checks its reads waits for what is pending.
+        /// A transaction that checks its reads waits for what is pending.
         AwaitPendingReads,
         /// What is written on was not read by a later transaction.
         RefuseReadLater,
-        /// Who inserts waits for what is pending below.
+        /// A transaction that inserts waits for what is pending below.
         AwaitPendingBelow,
         /// A key that has a row by now is not inserted.
         RefuseInsertedFirst,
@@ -126,17 +126,17 @@ named! {
         KeepUnsettled,
         /// The horizon is read before the timestamps that are held.
         HorizonBeforeMoments,
-        /// Who writes a table knows all its indexes.
+        /// A transaction that writes a table knows all its indexes.
         KnowAllIndexes,
-        /// Who makes entries of a new index is later than who did not know it.
+        /// A transaction that makes entries of a new index is later than those that did not know it.
         FollowUnknowing,
-        /// An index is filled by transactions later than who did not know it.
+        /// An index is filled by transactions later than those that did not know it.
         FillAfterUnknowing,
         /// A snapshot does not use an index that was filled after its timestamp.
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
-        /// Who has missed a row waits for the log as far as it was looked for.
+        /// A transaction that has missed a row waits for the log as far as it was looked for.
         AwaitMissed,
         /// Rows that are loaded are of a timestamp behind which nobody looks.
         LoadInThePast,
@@ -150,7 +150,7 @@ named! {
         RenewReadiness,
         /// Nobody begins when the horizon, or the last round of renewal, is too far behind.
         HoldBack,
-        /// Who collects holds the horizon by which it does.
+        /// A worker that collects holds the horizon by which it does.
         HoldToCollect,
         /// An operation that fails on its way is undone.
         UndoOperations,

@@ -47,7 +47,7 @@ pub struct Store {
     pub(super) lengths: PrefixLengths,
     /// Deleted records that only old readers see.
     pub(super) displaced: Displaced,
-    /// A clock reading that nobody is ahead of who writes the table and does not know this index; zero while it is not known.
+    /// A clock reading that no transaction is ahead of which writes the table and does not know this index; zero while it is not known.
     known_after: AtomicU64,
     /// Snapshots of this timestamp or a later one find everything here.
     ready_from: AtomicU64,
@@ -137,7 +137,7 @@ impl Store {
         self.entries.index()
     }
 
-    /// Whoever writes the table and does not know this index is not ahead of this clock reading.
+    /// A transaction that writes the table and does not know this index is not ahead of this clock reading.
     pub(super) fn set_known_after(&self, clock: u64) {
         self.known_after.store(clock.max(1), Ordering::Relaxed);
     }

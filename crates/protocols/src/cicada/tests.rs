@@ -490,7 +490,7 @@ fn a_long_reader_holds_back_what_it_can_see() {
     assert!(old.commit().is_ok());
 }
 
-/// What is committed under a boosted clock is seen by whoever begins after it was acknowledged.
+/// What is committed under a boosted clock is seen by every transaction that begins after it was acknowledged.
 #[test]
 fn acknowledged_commits_are_followed() {
     let database = open(|options| options.clock_boost = Duration::from_micros(300));

@@ -58,7 +58,6 @@ pub struct CicadaTransaction<'w> {
     pub(super) snapshot: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
-    pub(super) ended: bool,
     pub(super) committed: bool,
     /// Whether its changes are part of the log.
     pub(super) has_sealed: bool,
@@ -242,7 +241,6 @@ impl<'w> CicadaTransaction<'w> {
     }
 
     pub(super) fn end(&mut self) {
-        self.ended = true;
         self.state.base.is_open = false;
         self.leave_journal();
         if !self.state.buffers.pending.is_empty() {
@@ -323,7 +321,7 @@ impl Commit for CicadaTransaction<'_> {
 impl Drop for CicadaTransaction<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.ended {
+        if self.state.base.is_open {
             self.come_back();
             if !self.snapshot {
                 self.note_news();
@@ -385,7 +383,6 @@ impl<'w> CicadaTransaction<'w> {
             guard,
             snapshot: mode == Mode::Snapshot,
             doomed: false,
-            ended: false,
             committed: false,
             has_sealed: false,
             midway,

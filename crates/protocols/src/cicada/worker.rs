@@ -287,12 +287,12 @@ impl CicadaWorker {
     #[inline]
     fn begin_transaction(&mut self, mode: Mode, stays: bool) -> Result<CicadaTransaction<'_>, Error> {
         let Self { local, state, shared } = self;
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         let knows = state.base.tables.is_present(&shared.base.catalog);
         renew_tables(shared, state, &guard);
         if !knows {
-            // Who leaves an index alone that was dropped comes after all who may still ask it. Relaxed: see `drop_index`.
+            // A transaction that leaves an index alone that was dropped comes after all that may still ask it. Relaxed: see `drop_index`.
             shared.clocks.follow(&mut state.clock, shared.unknowing.load(Ordering::Relaxed));
         }
         pass(Point::Beginning);
@@ -373,7 +373,7 @@ fn prune(shared: &Shared, reclaimer: &mut Reclaimer, spans: &mut Vec<Span>, limi
     reclaimer.prune(limit, &shared.clocks.held_spans(site.worker, lag, spans), site)
 }
 
-/// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
+/// Works off bins that no other worker is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
 /// pages of slots that are all free.
 pub(super) fn collect_all(shared: &Shared, all: bool, spans: &mut Vec<Span>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {

@@ -51,7 +51,6 @@ pub struct HyperTransaction<'w> {
     pub(super) silent: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
-    ended: bool,
 }
 
 impl<'w> HyperTransaction<'w> {
@@ -67,18 +66,8 @@ impl<'w> HyperTransaction<'w> {
         state.base.begin_logged(&shared.base.common.journal);
         state.base.nested.begin();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.base.slot, state.generation) };
-        let mut transaction = Self {
-            shared,
-            state,
-            guard,
-            id,
-            start,
-            snapshot,
-            protects: false,
-            silent: false,
-            doomed: false,
-            ended: false,
-        };
+        let mut transaction =
+            Self { shared, state, guard, id, start, snapshot, protects: false, silent: false, doomed: false };
         transaction.rest();
         transaction
     }
@@ -87,18 +76,7 @@ impl<'w> HyperTransaction<'w> {
     pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: Guard<'w>) -> Self {
         let id = Clock::id(state.base.slot, state.generation);
         let start = state.known;
-        Self {
-            shared,
-            state,
-            guard,
-            id,
-            start,
-            snapshot: false,
-            protects: false,
-            silent: false,
-            doomed: true,
-            ended: false,
-        }
+        Self { shared, state, guard, id, start, snapshot: false, protects: false, silent: false, doomed: true }
     }
 
     /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch,
@@ -246,7 +224,6 @@ impl<'w> HyperTransaction<'w> {
     }
 
     pub(super) fn end(&mut self) {
-        self.ended = true;
         self.state.base.is_open = false;
         self.state.log.clear();
         if self.state.validation.end() {
@@ -267,7 +244,7 @@ impl Commit for HyperTransaction<'_> {
         }
         self.come_back();
         self.commit_writes()?;
-        // Whose transaction has ended may lose its list of tables.
+        // A worker whose transaction has ended may lose its list of tables.
         self.collect();
         self.end();
         Ok(())
@@ -281,7 +258,7 @@ impl Commit for HyperTransaction<'_> {
 
 impl Drop for HyperTransaction<'_> {
     fn drop(&mut self) {
-        if !self.ended {
+        if self.state.base.is_open {
             self.come_back();
             self.leave_journal();
             self.undo_before_images(0);

@@ -206,7 +206,7 @@ impl<'g> Undo<'g> {
         Buffer(self.header().buffer)
     }
 
-    /// Whose it is, or since when it is committed. Acquire: pairs with the release of the commit.
+    /// The transaction that owns it, or the time since which it is committed. Acquire: pairs with the release of the commit.
     #[inline]
     pub(super) fn stamp(self) -> u64 {
         self.buffer().stamp()

@@ -9,6 +9,7 @@ use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
+use polychron_engine::rows::Finding;
 use polychron_engine::{
     ColumnBatch, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, RowVisitor, Savepoints, Scan,
     TableDefinition, Transaction, steady,
@@ -107,12 +108,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
 impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
     #[inline]
-    fn read_row<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error> {
+    fn read_row<K: EncodedKey>(&mut self, table: TableId, key: K, projection: &Projection) -> Finding<RowRef<'_>> {
         steady!(table, key => self.read_row(table, key, projection));
         self.before_read(table, key)?;
         self.base.read_row(table, key, projection)

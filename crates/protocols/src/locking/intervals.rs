@@ -89,7 +89,7 @@ impl Intervals {
         self.node(id).number == number
     }
 
-    /// Whose a range is.
+    /// The transaction that holds a range.
     pub(super) fn requester(&self, id: Id) -> Requester {
         self.node(id).requester
     }

@@ -53,7 +53,6 @@ pub struct MaflingoTransaction<'w> {
     pub(super) read_only: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
-    ended: bool,
     pub(super) midway: Midway,
 }
 
@@ -103,8 +102,7 @@ impl<'w> MaflingoTransaction<'w> {
         }
         let midway = Midway::new(shared.options.check_every, read_only);
         state.base.begin_logged(&shared.base.common.journal);
-        let mut transaction =
-            Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, midway };
+        let mut transaction = Self { shared, state, guard, open, snapshot, read_only, doomed: false, midway };
         transaction.stand_aside();
         transaction
     }
@@ -242,7 +240,6 @@ impl<'w> MaflingoTransaction<'w> {
     }
 
     fn end(&mut self) {
-        self.ended = true;
         self.state.base.is_open = false;
         self.state.unlatch_rows(&self.guard);
         self.state.base.contested.end_attempt(&self.shared.base.favour, self.doomed);
@@ -532,7 +529,7 @@ impl Commit for MaflingoTransaction<'_> {
 
 impl Drop for MaflingoTransaction<'_> {
     fn drop(&mut self) {
-        if !self.ended {
+        if self.state.base.is_open {
             if self.snapshot.is_none() {
                 self.come_back();
                 self.state.note_reads(0, self.shared.base.catalog.number());

@@ -6,6 +6,7 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::visit_to_stop;
+use polychron_engine::rows::Finding;
 use polychron_engine::{
     Constraints, Counters, Direction, Insertion, LazyFutures, Mode, Prefetch, Projection, Queries, RowMut, RowRef,
     RowVisitor, Savepoints, Scan, TableDefinition, Transaction, steady,
@@ -104,12 +105,7 @@ impl<'w> SerialTransaction<'w> {
 }
 
 impl Transaction for SerialTransaction<'_> {
-    fn read_row<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error> {
+    fn read_row<K: EncodedKey>(&mut self, table: TableId, key: K, projection: &Projection) -> Finding<RowRef<'_>> {
         steady!(table, key => self.read_row(table, key, projection));
         let key = KeyBytes::new(key);
         let Buffers { tables, watch, .. } = &mut *self.buffers;

@@ -1,4 +1,4 @@
-//! Timestamps that are held: by transactions and snapshots, and by who compares with a horizon or looks around.
+//! Timestamps that are held: by transactions and snapshots, and by threads that compare with a horizon or look around.
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Order};
@@ -8,7 +8,7 @@ use super::{Clocks, NONE, Slot};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::timestamp::Timestamp;
 
-/// The timestamp that a worker's slot holds, for a transaction, for a snapshot, or for who compares with a horizon and keeps the clocks near it. There
+/// The timestamp that a worker's slot holds, for a transaction, for a snapshot, or for a thread that compares with a horizon and keeps the clocks near it. There
 /// is one for a slot. The slot holds it until this is dropped.
 #[derive(Debug)]
 pub(in crate::cicada) struct Held<'c> {
@@ -29,7 +29,7 @@ pub(in crate::cicada) struct Span {
     pub(in crate::cicada) to: Timestamp,
 }
 
-/// What is stable, and the timestamps before that at which somebody reads, now or later. This stays true: whoever begins meanwhile reads at what was
+/// What is stable, and the timestamps before that at which a transaction reads, now or later. This stays true: one that begins meanwhile reads at what was
 /// stable then, or later.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cicada) struct HeldSpans<'m> {
@@ -58,7 +58,7 @@ impl HeldSpans<'_> {
         find(self.held, from, until).is_some()
     }
 
-    /// The timestamp of somebody who sees it and has read for long.
+    /// The timestamp of a transaction that sees it and has read for long.
     #[inline]
     pub(in crate::cicada) fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         find(&self.held[..self.lasting], from, until)
@@ -88,7 +88,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Whoever reads at it has borrowed it.
+        // A transaction that reads at it has borrowed it.
         self.clocks.end(self.slot);
     }
 }
@@ -143,7 +143,7 @@ impl Clocks {
         // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
         words.active.store(NONE, Ordering::Release);
         words.floor.store(NONE, Ordering::Release);
-        // Release: who sees it sees that the transaction has ended.
+        // Release: a thread that sees it sees that the transaction has ended.
         words.is_committing.store(0, Ordering::Release);
     }
 
@@ -158,7 +158,7 @@ impl Clocks {
 
     /// Whether somebody holds a timestamp, or an earlier one.
     pub(in crate::cicada) fn is_held(&self, timestamp: Timestamp) -> bool {
-        // Acquire: pairs with the release in `join`, and with `end`. Whoever is asked for has left an epoch behind its beginning, which has passed.
+        // Acquire: pairs with the release in `join`, and with `end`. A transaction that is asked for has left an epoch behind its beginning, which has passed.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         let mut floors = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
         floors.any(|floor| floor != NONE && !Timestamp(floor).is_after(timestamp))

@@ -102,7 +102,7 @@ fn the_horizon_stays_before_a_snapshot_of_who_joins() {
     });
 }
 
-/// Who waits for a horizon behind a transaction sees what that did (H3).
+/// A thread that waits for a horizon behind a transaction sees what that did (H3).
 #[test]
 fn what_is_behind_the_horizon_has_happened() {
     explore(3, || {
@@ -132,8 +132,8 @@ fn what_is_behind_the_horizon_has_happened() {
     });
 }
 
-/// Who counts the timestamps that are held misses none that it must keep: what it takes for stable is not ahead of a snapshot that it
-/// missed, whoever leads.
+/// A thread that counts the timestamps that are held misses none that it must keep: what it takes for stable is not ahead of a snapshot that it
+/// missed, whichever thread leads.
 #[test]
 fn no_moment_that_is_held_is_missed() {
     explore(3, || {

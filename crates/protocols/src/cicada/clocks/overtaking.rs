@@ -5,7 +5,7 @@
 //! reads as of that timestamp, as a snapshot does, and writes nothing there. If it has writes, it draws another timestamp when it
 //! commits, and what it has read must be what is visible *then*.
 //!
-//! Who commits says so first (`is_committing`), passes a barrier, and looks whether it was overtaken. The leader notes the timestamp, passes a barrier,
+//! A transaction that commits says so first (`is_committing`), passes a barrier, and looks whether it was overtaken. The leader notes the timestamp, passes a barrier,
 //! and looks whether it is being committed. So either the transaction finds that it was overtaken, or the leader that its timestamp stands, and
 //! keeps the horizon before it until it has ended. What lies between the two is a validation and a write phase, in which no client is asked.
 
@@ -15,7 +15,7 @@ use polychron_sync::{Backoff, CachePadded, MODELLED, publish, this_thread};
 use super::{Clocks, Held, LocalClock, NONE, Slot};
 use crate::cicada::timestamp::Timestamp;
 
-/// Who waits for the horizon overtakes transactions that have been open for so long.
+/// A thread that waits for the horizon overtakes transactions that have been open for so long.
 const SPIN_BUDGET_NS: u64 = if MODELLED { 0 } else { 20_000 };
 
 /// What leaders know of a slot.
@@ -93,11 +93,11 @@ impl Clocks {
 
     #[cold]
     fn pass_idle(&self, slots: &[CachePadded<Slot>]) {
-        // SeqCst: the barrier between the notes and the look at who commits; pairs with that of `stand`.
+        // SeqCst: the barrier between the notes and the look at which transactions commit; pairs with that of `stand`.
         fence(Ordering::SeqCst);
         for (slot, watch) in slots.iter().zip(&self.watches) {
             let word = slot.overtaken.load(Ordering::Relaxed);
-            // Acquire: pairs with the release in `end`. Who has ended has another word by now.
+            // Acquire: pairs with the release in `end`. A transaction that has ended has another word by now.
             let runs = slot.is_committing.load(Ordering::Acquire) == 0 && slot.active.load(Ordering::Acquire) == word;
             if word != NONE && runs {
                 // Release: pairs with the acquire in `passed`, whose caller knows a horizon behind this.
@@ -121,7 +121,7 @@ impl Clocks {
     /// Begins a transaction in which no client is asked: its timestamp stands from the beginning. `None`: as in `begin`.
     #[inline]
     pub(in crate::cicada) fn begin_standing(&self, slot: usize, local: &mut LocalClock) -> Option<Held<'_>> {
-        // Relaxed: the barrier in `begin` comes behind it, so a leader who finds the timestamp finds this, too.
+        // Relaxed: the barrier in `begin` comes behind it, so a leader that finds the timestamp finds this, too.
         self.slots[slot].is_committing.store(1, Ordering::Relaxed);
         self.begin(slot, local)
     }

@@ -1,5 +1,5 @@
-//! Who is slow holds the others back, and nothing that is compared comes to lie half the clock's numbers apart (`docs/protocols/cicada.md`,
-//! *wrapping around*): whoever is paused wherever, and however long.
+//! A worker that is slow holds the others back, and nothing that is compared comes to lie half the clock's numbers apart (`docs/protocols/cicada.md`,
+//! *wrapping around*): whichever worker is paused wherever, and however long.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const BITS: u32 = 40;
 const NUMBERS: u64 = 1 << BITS;
 
 fn clocks(change: impl FnOnce(&mut Options)) -> Clocks {
-    // Who is slow is not overtaken here.
+    // A worker that is slow is not overtaken here.
     let overtaking_after = Duration::from_secs(3600);
     let mut options = Options { clock_bits: Some(BITS), overtaking_after, ..Options::default() };
     change(&mut options);

@@ -108,7 +108,7 @@ impl<'g, K: Kind> Guarded<'g, K> {
     /// Its words.
     #[inline]
     pub(super) fn words_of(self) -> &'g K::Words {
-        // SAFETY: whoever made this value has seen to it that they lie there and stay for `'g`.
+        // SAFETY: the code that made this value has seen to it that they lie there and stay for `'g`.
         unsafe { self.address.start.cast().as_ref() }
     }
 }

@@ -228,8 +228,8 @@ impl<'l> Cursor<'l> {
         }
     }
 
-    /// Whether the version to which the link has led is a row or a deletion that no horizon lies before: the latest such one everybody sees, who runs or
-    /// comes, and no reader goes to what lies below.
+    /// Whether the version to which the link has led is a row or a deletion that no horizon lies before: all transactions that run or
+    /// come see the latest such one, and no reader goes to what lies below.
     #[inline]
     pub(in crate::cicada) fn is_bottom(&self, horizon: Horizon) -> bool {
         let is_past = |wts: Timestamp| !wts.is_after(horizon.timestamp()) || left_out(Step::CollectSuperseded);
@@ -245,7 +245,7 @@ impl<'l> Cursor<'l> {
         // SAFETY: the record is latched, and no other cursor is there. All transactions that run began when this version had ended, and stop here.
         let (freed, rest) = unsafe {
             let cut_off = follow(below);
-            // Relaxed, and no exchange: whoever installs does so above this version, so only the latch's holder changes the link, and no other thread
+            // Relaxed, and no exchange: a thread that installs does so above this version, so only the latch's holder changes the link, and no other thread
             // follows it.
             below.store(ptr::null_mut(), Ordering::Relaxed);
             give_back(self.record, cut_off, limit, guard, true)
@@ -291,7 +291,7 @@ impl<'l> Cursor<'l> {
         }
         let (memory, bytes) = version.memory();
         // SAFETY: the version was allocated with this size. It was aborted, or is seen at no timestamp that is held, now or later, so only the guards of
-        // those that have found it keep it; and who pins from now on does not find it.
+        // those that have found it keep it; and a thread that pins from now on does not find it.
         unsafe { guard.retire(memory, bytes) };
         Unlinked::Outside
     }
@@ -306,7 +306,7 @@ impl<'l> Closed<'l> {
     /// Retires the versions that lie outside of the head. Answers where that lies: it is to be given back when no guard is left that could hold it.
     pub(in crate::cicada) fn retire(self, guard: &Guard<'_>) -> RecordAddress {
         let latest = self.latest.map_or(Link::End, Link::To);
-        // SAFETY: the record is closed, so whoever pins from now on does not find the versions. No transaction keeps one beyond its guard: see who closes.
+        // SAFETY: the record is closed, so a thread that pins from now on does not find the versions. No transaction keeps one beyond its guard: see the callers that close.
         unsafe { give_back(self.record, latest, u64::MAX, guard, false) };
         self.record.address()
     }

@@ -56,7 +56,7 @@ impl Marks {
             && self.latch.compare_exchange(now, now | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Waits for the latch. Whoever has it asks nobody.
+    /// Waits for the latch. The thread that has it waits for none.
     pub(super) fn latch(&self) {
         let mut backoff = Backoff::new();
         while !self.try_latch() {
@@ -68,7 +68,7 @@ impl Marks {
     #[inline]
     pub(super) fn unlatch(&self) {
         let latch = &self.latch;
-        // Release: pairs with the acquire in `try_latch`. Whoever has the latch is the only one to change the word.
+        // Release: pairs with the acquire in `try_latch`. The thread that has the latch is the only one to change the word.
         latch.store(latch.load(Ordering::Relaxed) & !LATCHED, Ordering::Release);
     }
 
@@ -101,7 +101,7 @@ impl Marks {
     /// away of these marks makes an item too many, never one too few.
     pub(super) fn reset(&self) {
         self.queued.iter().for_each(|queued| queued.store(0, Ordering::Relaxed));
-        // Whoever has come for such an item may have the latch.
+        // A thread that has come for such an item may have the latch.
         self.latch();
         self.latch.store(LATCHED, Ordering::Relaxed);
         self.unlatch();

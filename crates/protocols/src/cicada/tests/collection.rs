@@ -95,7 +95,7 @@ fn each_version_is_looked_at_a_few_times() {
     }
 }
 
-/// Whose transaction comes by where many versions of one row are garbage frees a slice of them, and the row stays one that others update and delete,
+/// A worker whose transaction comes by where many versions of one row are garbage frees a slice of them, and the row stays one that others update and delete,
 /// and whose table may be dropped.
 #[test]
 fn many_versions_of_a_row_are_freed_in_slices() {
@@ -227,7 +227,7 @@ fn places_that_wait_are_not_passed_again_and_again() {
     assert!(steps <= 40 * rounds, "{steps} steps for {rounds} slots");
 }
 
-/// A page of which all slots are free stays as long as garbage names one of them: whoever comes for it looks into the record's head.
+/// A page of which all slots are free stays as long as garbage names one of them: a thread that comes for it looks into the record's head.
 #[test]
 fn pages_wait_for_garbage_that_names_them() {
     let hour = Duration::from_secs(3600);

@@ -79,7 +79,7 @@ fn rows_leave_under_a_scan() {
 #[test]
 fn insertions_that_are_given_up_leave_the_index() {
     let rounds = scaled(400, 30) as u64;
-    // Who is overtaken writes at another timestamp, and may commit.
+    // A transaction that is overtaken writes at another timestamp, and may commit.
     let stage = stage(|options| options.overtaking_after = Duration::from_secs(3600));
     let (database, table) = (&stage.database, stage.members);
     let (mut idle, mut worker, mut loser) = (stage.worker(), stage.worker(), stage.worker());

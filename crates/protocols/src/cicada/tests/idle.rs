@@ -22,7 +22,7 @@ fn balance(worker: &mut CicadaWorker, accounts: &Table<Account>, mode: Mode, id:
     drive::transact(worker, mode, read).unwrap()
 }
 
-/// A snapshot sees what its worker has committed, whoever has a transaction open, by all kinds of clocks.
+/// A snapshot sees what its worker has committed, whichever others have a transaction open, by all kinds of clocks.
 #[test]
 fn a_snapshot_sees_its_workers_commits() {
     for (central_clock, consistency) in
@@ -47,7 +47,7 @@ fn a_snapshot_sees_its_workers_commits() {
     }
 }
 
-/// Who asks for what has become the past waits for nothing, and learns how old it is.
+/// A client that asks for what has become the past waits for nothing, and learns how old it is.
 #[test]
 fn a_snapshot_may_be_of_the_past() {
     let hour = Duration::from_secs(3600);
@@ -69,7 +69,7 @@ fn a_snapshot_may_be_of_the_past() {
 fn an_idle_writer_commits_unless_its_reads_have_changed() {
     for indexes in [Indexes::SingleVersion, Indexes::MultiVersion] {
         let database = open(|options| {
-            // Who had a conflict is not ahead of the others.
+            // A worker that had a conflict is not ahead of the others.
             (options.indexes, options.clock_boost) = (indexes.clone(), Duration::ZERO);
         });
         let (mut idle, mut worker) = (database.worker().unwrap(), database.worker().unwrap());

@@ -305,7 +305,7 @@ impl CicadaTransaction<'_> {
         self.conflict(Reason::Inconsistent, place, None)
     }
 
-    /// Remembers what was seen of a node, which validation then guards; `step` says for the sake of what. Whoever has written it
+    /// Remembers what was seen of a node, which validation then guards; `step` says for the sake of what. A transaction that has written it
     /// had remembered it before.
     #[inline]
     pub(super) fn remember(&mut self, spot: &Spot, place: IndexRef, step: Step) {

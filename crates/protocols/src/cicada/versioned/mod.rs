@@ -1,7 +1,7 @@
 //! Multi-version indexes (§3.6): a B⁺-tree, and a hash table of such trees, whose nodes are records like any others.
 //!
 //! A node has a head, a list of versions with read and write timestamps, is read and written through the sets of a
-//! transaction, validated and collected like a row. So whoever reads an index at a timestamp sees it as it was at that timestamp,
+//! transaction, validated and collected like a row. So a transaction that reads an index at a timestamp sees it as it was at that timestamp,
 //! and what a transaction changes in it stays with the transaction until it is validated. `docs/protocols/cicada-indexes.md`
 //! has the invariants and the argument why only leaves are validated.
 //!
@@ -9,7 +9,7 @@
 //! * `look_up.rs`, `scan.rs`: from the root to a leaf, and along the leaves. `walk.rs`: many lookups at once.
 //! * `change.rs`, `unlink.rs`: insertion and division, deletion and the merging of what has become empty.
 //!
-//! **Memory.** A record that a node names is kept for who read the node: it was named at the reader's timestamp, so the
+//! **Memory.** A record that a node names is kept for the transaction that read the node: it was named at the reader's timestamp, so the
 //! deletion that unlinks it is later than the reader's horizon, and collection waits for that (`reclaim.rs`).
 
 mod change;

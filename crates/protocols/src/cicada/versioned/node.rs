@@ -188,7 +188,7 @@ impl<'a> Node<'a> {
     /// The record that one of the node's words names.
     #[inline]
     fn record_of(&self, word: u64) -> Option<Record<'a>> {
-        // SAFETY: nodes hold handles of records only, and who reads a node keeps the records that it leads to (`mod.rs`).
+        // SAFETY: nodes hold handles of records only, and a transaction that reads a node keeps the records that it leads to (`mod.rs`).
         Handle::new(word).map(|handle| unsafe { RecordAddress::of(handle).under(self.words) })
     }
 
