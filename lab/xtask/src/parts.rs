@@ -288,7 +288,7 @@ fn disk(share: &Share) -> Outcome {
         command
             .env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string())
             .env("POLYCHRON_RECOVERIES", SEQUENCES.to_string());
-        command.env("POLYCHRON_CRASH_SEEDS", "8").env("POLYCHRON_FIRST_CRASH_SEED", (8 * round + 1).to_string());
+        command.env("POLYCHRON_CRASH_SEEDS", "16").env("POLYCHRON_FIRST_CRASH_SEED", (16 * round + 1).to_string());
         command.env("POLYCHRON_LOG_RUNS", "12").env("POLYCHRON_CHECKPOINT_RUNS", "8");
         command.env("POLYCHRON_DATABASE_RUNS", "11");
         command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * SEQUENCES).to_string());

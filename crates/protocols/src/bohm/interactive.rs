@@ -171,7 +171,7 @@ mod tests_only {
     use polychron_engine::{Commit, Interactive, Mode, Protocol};
 
     use super::super::protocol::Bohm;
-    use super::{BohmTransaction, BohmWorker, Executor, Ran};
+    use super::{BohmTransaction, BohmWorker, Driver, Executor, Ran};
 
     impl Interactive for BohmWorker {
         type Transaction<'w> = BohmTransaction<'w>;
@@ -209,12 +209,23 @@ mod tests_only {
                 return Err(Error::Conflict);
             }
             self.stage_changes()?;
+            self.await_snapshot();
             self.end_interactive(Ran::Commit);
             Ok(())
         }
 
-        fn roll_back(self) -> bool {
+        fn roll_back(mut self) -> bool {
+            self.await_snapshot();
             true
+        }
+    }
+
+    impl BohmTransaction<'_> {
+        /// What a snapshot is answered waits for its batch, too; of all others the end does this.
+        fn await_snapshot(&mut self) {
+            if let Driver::Snapshot(_) = self.driver {
+                self.await_batch();
+            }
         }
     }
 }

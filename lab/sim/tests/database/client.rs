@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use polychron::schema::{ColumnOrder, ForeignKeyDefinition, IndexDefinition, TableDefinition};
 use polychron::{
-    Access, AnyProtocol, Builder, Database, Declare, Durability, Error, IndexId, Operations, Procedure, ProtocolList,
-    Protocols, Row, Scan, Table, TableId, Transaction,
+    Access, AnyProtocol, Builder, Database, Declare, Durability, Error, IndexId, Operations, Procedure, ProtocolInfo,
+    ProtocolList, ProtocolVisitor, Protocols, Row, Scan, Table, TableId, Transaction, UnknownProtocol,
 };
 use polychron_base::random::Random;
 use polychron_log::disk::Files;
 use polychron_log::{Options, Settings, checkpoint};
 use polychron_sim::SimulatedDisk;
+use polychron_tutorial::OneLock;
 
 #[derive(Row, Clone, Debug)]
 struct Cell {
@@ -72,13 +73,35 @@ impl Run {
     }
 }
 
+polychron::protocol_list! {
+    /// What the tutorial writes, and the protocol that plans, with closures, too.
+    struct First;
+    OneLock,
+    polychron::protocols::Bohm,
+}
+
+/// These, and the product's other protocols.
+#[derive(Clone, Copy, Debug)]
+struct All;
+
+impl ProtocolList for All {
+    fn all() -> Vec<ProtocolInfo> {
+        let others = Protocols::all().into_iter().filter(|protocol| !First::has(protocol.name));
+        First::all().into_iter().chain(others).collect()
+    }
+
+    fn visit<V: ProtocolVisitor>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol> {
+        if First::has(name) { First::visit(name, visitor) } else { Protocols::visit(name, visitor) }
+    }
+}
+
 /// The names of all protocols.
 pub(crate) fn names() -> Vec<&'static str> {
-    Protocols::all().iter().map(|protocol| protocol.name).collect()
+    All::all().iter().map(|protocol| protocol.name).collect()
 }
 
 fn builder(protocol: &str) -> Builder<AnyProtocol> {
-    Database::builder().small().memory_limit(24 << 20).workers(4).protocol(protocol)
+    Database::builder().small().memory_limit(24 << 20).workers(4).protocol_of::<All>(protocol, &[])
 }
 
 pub(crate) fn open(disk: &SimulatedDisk, protocol: &str) -> Result<Database<AnyProtocol>, Error> {

@@ -88,6 +88,30 @@ fn what_is_acknowledged_survives_a_power_failure() {
     runs(5).for_each(|seed| fail_everywhere(seed, Fault::PowerFailure, 34, &trials));
 }
 
+/// Few operations, and of each power failure as many outcomes as tell nearly all that can be left apart.
+#[test]
+fn whatever_a_power_failure_leaves_has_what_was_acknowledged() {
+    let (trials, outcomes) = (trials(), polychron_sim::crash_seeds(16));
+    for seed in runs(2) {
+        let writer = name_of(3 * seed);
+        let undisturbed = SimulatedDisk::new(seed);
+        run(&undisturbed, writer, seed, STEPS);
+        let count = undisturbed.steps().len();
+        // One in so many, and in later runs others.
+        let stride = polychron_sim::stride(count / 5);
+        for number in (31 * seed as usize % stride..count).step_by(stride) {
+            let disk = SimulatedDisk::new(seed);
+            disk.plan(number, Fault::PowerFailure);
+            let disturbed = run(&disk, writer, seed, STEPS);
+            let reader = name_of(seed + number as u64);
+            trials.crash(&disk, At { seed, operations: &[number] }, outcomes.clone(), |left| {
+                complaint(left, reader, seed, &disturbed).map(|it| format!("{writer}, {reader}: {it}"))
+            });
+        }
+    }
+    assert!(outcomes.count() < 16 || trials.recoveries() >= 64);
+}
+
 #[test]
 fn what_is_acknowledged_survives_a_failed_operation() {
     let trials = trials();

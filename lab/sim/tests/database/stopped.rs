@@ -324,12 +324,12 @@ impl Stopped {
         ];
         session.execute_batch(&mut [ask()], |_, outcome| answers.push(("in a batch", false, outcome)));
         drop(session);
+        answers.push(("a snapshot", true, self.database.snapshot(|t| ask().run(t))));
+        answers.push(("a closure", false, self.database.transact(|t| ask().run(t))));
         // Not where procedures are planned.
         if let Ok(mut open) = self.database.begin() {
             let answer = ask().run(&mut open);
             answers.push(("committed", false, open.commit().and(answer)));
-            answers.push(("a snapshot", true, self.database.snapshot(|t| ask().run(t))));
-            answers.push(("a closure", false, self.database.transact(|t| ask().run(t))));
             let mut open = self.database.begin().unwrap();
             let answer = ask().run(&mut open);
             let is_certain = open.rollback();
@@ -361,6 +361,19 @@ impl Stopped {
         None
     }
 
+    /// What is wrong with the answers to what is submitted: they wait for all that was sealed before, whatever they depend on, and some of that is lost.
+    fn complaint_of_submissions(&self) -> Option<String> {
+        let submitted = [Question::Get(KEYS + 3), Question::Len].map(|question| {
+            let ask = Ask(self.items, question.clone());
+            (question, self.database.submit(ask))
+        });
+        submitted.into_iter().find_map(|(question, submission)| {
+            let answered = submission.wait();
+            let is_right = matches!(answered, Err(Error::LogStopped(_)));
+            (!is_right).then(|| format!("submitted, {question:?} is answered {answered:?}"))
+        })
+    }
+
     /// What is wrong with what an index leads to.
     fn complaint_of_index(&self) -> Option<String> {
         let answered = self.database.execute(&mut CountOwned(self.owned, 1));
@@ -387,7 +400,7 @@ fn complaint(protocol: &str, seed: u64, asked: &mut usize) -> Option<String> {
         vec![(KEYS + 2, None), (KEYS + 9, Some(Item { id: KEYS + 9, number: 0, text: String::new() }))],
     ));
     let written = (!matches!(write, Err(Error::LogStopped(_)))).then(|| format!("a write is answered {write:?}"));
-    wrong.or_else(|| stopped.complaint_of_index()).or(written)
+    wrong.or_else(|| stopped.complaint_of_index()).or(written).or_else(|| stopped.complaint_of_submissions())
 }
 
 #[test]
