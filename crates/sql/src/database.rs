@@ -278,7 +278,7 @@ impl<P: Protocol> SqlDatabase<P> {
     }
 
     /// What a row of the definitions stands for: nothing, if it does not fit the table that is there.
-    fn load(&self, name: &str, kept: Kept) -> Result<Option<Object>, SqlError> {
+    pub(crate) fn load(&self, name: &str, kept: Kept) -> Result<Option<Object>, SqlError> {
         let description = match kept {
             Kept::Other(Other::Sequence(definition)) => {
                 return Ok(Some(Object::Sequence(self.new_sequence(name, definition))));

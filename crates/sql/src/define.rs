@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::TableId;
 use polychron_base::clock::Duration;
-use polychron_engine::{Protocol, limits};
+use polychron_engine::{Error, Protocol, limits};
 use sqlparser::ast;
 
 use crate::bind::NewTable;
@@ -225,7 +225,10 @@ impl<P: Protocol> Connection<P> {
         let changed: Vec<_> = changed.chain(made.into_iter().map(|(name, object)| (name, Some(object)))).collect();
         let definitions = Definitions::make(&self.database.protocol)?;
         for (name, object) in &changed {
-            steps.extend(definitions.steps(name, object.as_ref().map(Kept::of).as_ref())?);
+            let own = definitions.steps(name, object.as_ref().map(Kept::of).as_ref())?;
+            let first = if self.session.is_planned() { self.row_of_new(&definitions, name)? } else { Then::Nothing };
+            let then = std::iter::once(first).chain(std::iter::repeat(Then::Nothing));
+            steps.extend(own.into_iter().zip(then));
         }
         for (name, object) in changed {
             let before = self.database.catalog().known(&name);
@@ -235,9 +238,9 @@ impl<P: Protocol> Connection<P> {
         for copy in copies {
             self.session.put((&copy.into(), &[]), Then::Told(of_copy), &self.zone)?;
         }
-        for (plan, values) in steps {
+        for ((plan, values), then) in steps {
             let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
-            self.session.put((&plan.into(), &values), Then::Nothing, &self.zone)?;
+            self.session.put((&plan.into(), &values), then, &self.zone)?;
         }
         for (query, error) in definition.checks {
             let statements = crate::parse::statements(&query)?;
@@ -249,6 +252,21 @@ impl<P: Protocol> Connection<P> {
             self.session.put((&plan.into(), &[]), Then::Nothing, &self.zone)?;
         }
         Ok(())
+    }
+
+    /// What the row of a name must be that is about to be defined, when the definition is made: a planned transaction does not find out by itself that others have defined
+    /// the name since. A row may be there that stands for nothing.
+    fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &str) -> Result<Then, SqlError> {
+        let is_own = self.session.changes().is_some_and(|changes| changes.contains_key(name));
+        if is_own || self.database.catalog().known(name).is_some() {
+            return Ok(Then::Nothing);
+        }
+        let Some(kept) = definitions.read(name)? else { return Ok(Then::Finds(None)) };
+        let text = kept.text()?;
+        match self.database.load(name, kept)? {
+            None => Ok(Then::Finds(Some(text))),
+            Some(_) => Err(SqlError::of_engine(Error::Conflict)),
+        }
     }
 
     /// Has the engine make the tables, and answers them with what their first rows come from.

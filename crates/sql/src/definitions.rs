@@ -61,7 +61,7 @@ impl Kept {
         }
     }
 
-    fn text(&self) -> Result<String, SqlError> {
+    pub(crate) fn text(&self) -> Result<String, SqlError> {
         serde_json::to_string(self).map_err(|error| SqlError::internal(error.to_string()))
     }
 }

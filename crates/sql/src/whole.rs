@@ -14,7 +14,10 @@ use crate::plan::Plan;
 use crate::session::Then;
 use crate::statement::Action;
 use crate::types::Type;
-use polychron_engine::Protocol;
+use polychron_engine::{Error, Protocol};
+
+/// How often a definition is made again.
+const ATTEMPTS: usize = 20;
 
 /// Parameters of a text: their types, and their values.
 type Parameters<'p> = (&'p [Type], &'p [Datum<'p>]);
@@ -37,6 +40,24 @@ impl<P: Protocol> Connection<P> {
         parameters: Parameters<'_>,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
+        for _ in 0..ATTEMPTS {
+            let (ended, told) = self.run_gathered(commands, parameters);
+            // Others have defined what a statement defines. It alone is made again.
+            let is_conflict = |error: &SqlError| error.state() == SqlState::SERIALIZATION_FAILURE;
+            if commands.len() > 1 || !ended.as_ref().is_err_and(is_conflict) {
+                told.into_iter().for_each(&mut *answered);
+                return ended;
+            }
+            self.finish_definitions();
+        }
+        Err(SqlError::of_engine(Error::Conflict))
+    }
+
+    fn run_gathered(
+        &mut self,
+        commands: &[Command],
+        parameters: Parameters<'_>,
+    ) -> (Result<(), SqlError>, Vec<Outcome>) {
         let (mut told, mut last) = (Vec::new(), None);
         for command in commands {
             match self.gather(command, parameters, commands.len() == 1) {
@@ -52,10 +73,9 @@ impl<P: Protocol> Connection<P> {
         let (ended, ran) = self.session.commit_gathered(last.as_ref(), &self.zone);
         let mut outcomes = ran.outcomes.into_iter();
         // What a definition has gathered may fail, too.
-        for (outcome, _) in told.into_iter().take_while(|(_, end)| ended.is_ok() || *end <= ran.done) {
-            outcome.or_else(|| outcomes.next()).into_iter().for_each(&mut *answered);
-        }
-        ended
+        let told = told.into_iter().take_while(|(_, end)| ended.is_ok() || *end <= ran.done);
+        let told = told.filter_map(|(outcome, _)| outcome.or_else(|| outcomes.next())).collect();
+        (ended, told)
     }
 
     /// Does what a statement says that needs no transaction, or has it wait for that: then it is answered when that has run.

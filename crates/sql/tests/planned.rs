@@ -93,6 +93,13 @@ fn texts_are_one_transaction() {
     let text = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2); SELECT * FROM t";
     connection.execute_each(text, &[], &mut |outcome| tags.push(outcome.tag)).unwrap();
     assert_eq!(tags, ["CREATE TABLE", "INSERT 0 2", "SELECT 2"]);
+    all(
+        &mut connection,
+        &[
+            "CREATE TABLE w (id int); ALTER TABLE w ADD COLUMN n int DEFAULT 3; INSERT INTO w VALUES (1); DROP TABLE w; CREATE TABLE w (a int)",
+        ],
+    );
+    assert_eq!(run(&mut connection, "SELECT count(a) FROM w").unwrap(), "0");
     tags.clear();
     let text = "CREATE TABLE u (id int); SET lock_timeout = '1s'; INSERT INTO t VALUES (3); INSERT INTO t VALUES (3); SELECT 1";
     let error = connection.execute_each(text, &[], &mut |outcome| tags.push(outcome.tag)).unwrap_err();
@@ -373,4 +380,30 @@ fn answers_are_those_of_the_last_run() {
     assert_eq!((rows.len(), rows.count()), (3, 3));
     let value = rows.get(0).unwrap().value(1);
     assert!(matches!(value, Datum::Text("a7")), "{value:?}");
+}
+
+/// Of definitions of one name one is made, and the others find it.
+#[test]
+fn a_name_is_defined_once() {
+    let database = database();
+    for round in 0..10 {
+        let made = std::thread::scope(|scope| {
+            let database = &database;
+            let clients = [0, 1, 2].map(|client| {
+                scope.spawn(move || {
+                    let mut connection = Connection::open(database).unwrap();
+                    let made = run(&mut connection, &format!("CREATE TABLE t{round} (id int PRIMARY KEY)"));
+                    if let Err(error) = &made {
+                        assert_eq!(error.state().code(), "42P07", "{error}");
+                    }
+                    all(&mut connection, &[&format!("INSERT INTO t{round} VALUES ({client})")]);
+                    made.is_ok()
+                })
+            });
+            clients.map(|client| client.join().unwrap())
+        });
+        assert_eq!(made.iter().filter(|made| **made).count(), 1);
+        let mut connection = Connection::open(&database).unwrap();
+        assert_eq!(run(&mut connection, &format!("SELECT count(*) FROM t{round}")).unwrap(), "3");
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use polychron_engine::limits::{self, Carried};
-use polychron_engine::{Declare, Interactive, Procedure, Transaction};
+use polychron_engine::{Declare, Error, Interactive, Procedure, Transaction};
 
 use super::{AT_HOME, Ended, Kept, Session};
 use crate::context::Now;
@@ -36,15 +36,28 @@ pub(crate) enum Then {
     Told(fn(SqlError) -> SqlError),
     /// It must have no row, or this is the error.
     IsEmpty(SqlError),
+    /// Its first row must have this text, or there must be none; otherwise others have been there.
+    Finds(Option<String>),
 }
 
 impl Then {
     pub(super) fn judge(&self, ran: Result<Outcome, SqlError>) -> Result<Outcome, SqlError> {
         match self {
             Self::Told(told) => ran.map_err(told),
+            Self::Finds(text) if ran.as_ref().is_ok_and(|outcome| found(outcome) != text.as_deref()) => {
+                Err(SqlError::of_engine(Error::Conflict))
+            }
             Self::IsEmpty(error) if ran.as_ref().is_ok_and(|outcome| outcome.count > 0) => Err(error.clone()),
             _ => ran,
         }
+    }
+}
+
+/// The text that an answer begins with.
+fn found(outcome: &Outcome) -> Option<&str> {
+    match outcome.rows.first()?.first()?.get() {
+        Datum::Text(text) => Some(text),
+        _ => None,
     }
 }
 
