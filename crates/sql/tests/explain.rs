@@ -173,3 +173,29 @@ fn a_cascade_reads_children_without_an_index_once() {
     let (deleted, left) = read("DELETE FROM node WHERE id = 1001");
     assert!(deleted < 6 * rows && left == "0", "{deleted} rows read, {left} left");
 }
+
+#[test]
+fn indexes_of_expressions_parts_and_other_types_are_used() {
+    let mut connection = connection::<Serial>();
+    for statement in [
+        "CREATE TABLE person (id int PRIMARY KEY, email text, age int, span interval)",
+        "CREATE UNIQUE INDEX by_email ON person (lower(email))",
+        "CREATE INDEX adults ON person (age) WHERE age >= 18",
+        "CREATE INDEX by_span ON person (span)",
+    ] {
+        connection.execute(statement, &[]).unwrap();
+    }
+    for (condition, wanted) in [
+        ("lower(email) = 'x'", "Index Scan using by_email on person\n  Index Cond: (lower(email) = 'x')"),
+        ("age > 20", "Index Scan using adults on person\n  Index Cond: (age > 20)"),
+        ("age = 18", "Index Scan using adults on person\n  Index Cond: (age = 18)"),
+        ("age > 17", "Seq Scan on person"),
+        ("age > 20 OR id = 1", "Seq Scan on person"),
+        ("upper(email) = 'X'", "Seq Scan on person"),
+        ("span = '1 day'", "Index Scan using by_span on person\n  Index Cond: (span = '1 day')"),
+        ("span > '1 day' ORDER BY span", "Index Scan using by_span on person\n  Index Cond: (span > '1 day')"),
+    ] {
+        let told = answer(&mut connection, &format!("EXPLAIN SELECT id FROM person WHERE {condition}"));
+        assert!(told.starts_with(wanted), "{condition}: {told}");
+    }
+}
