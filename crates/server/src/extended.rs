@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use polychron::{Interactive, Protocol};
-use polychron_sql::{Datum, Forms, Kind, OwnedDatum, Prepared, Rows, SqlError, SqlState, Type};
+use polychron_sql::{Datum, Forms, Kind, OwnedDatum, Prepared, Rows, SqlError, SqlState, TransactionStatus, Type};
 
 use crate::answers::Format;
 use crate::error::{End, malformed};
@@ -28,6 +28,8 @@ struct Statement {
 #[derive(Debug)]
 struct Portal {
     statement: Statement,
+    /// The name of the statement.
+    name: String,
     values: Vec<OwnedDatum>,
     /// One for all columns, or one for each.
     formats: Vec<Format>,
@@ -60,6 +62,16 @@ impl Extended {
     /// Their transaction has ended.
     pub(crate) fn forget_portals(&mut self) {
         self.portals.clear();
+    }
+
+    /// A portal has run: where its statement was bound again for that, later portals need not do so.
+    fn keep_bound(&mut self, portal: &Portal) {
+        if let Some(statement) = self.statements.get_mut(&portal.name)
+            && statement.prepared.text() == portal.statement.prepared.text()
+            && !statement.prepared.is_bound_as(&portal.statement.prepared)
+        {
+            statement.prepared = portal.statement.prepared.clone();
+        }
     }
 
     /// A text of the simple protocol takes the place of what has no name.
@@ -176,8 +188,8 @@ impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
                 Some(bytes) => self.connection.read_parameter(*of, bytes, format(at) == Format::Binary)?,
             });
         }
-        let statement = statement.clone();
-        Ok(Portal { statement, values, formats: result_formats, rows: None, given: 0, is_done: false })
+        let (statement, name) = (statement.clone(), bind.statement.to_owned());
+        Ok(Portal { statement, name, values, formats: result_formats, rows: None, given: 0, is_done: false })
     }
 
     pub(crate) fn describe(&mut self, named: Named<'_>) -> Result<(), SqlError> {
@@ -224,6 +236,10 @@ impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
             let message = format!("portal \"{name}\" cannot be run");
             return Ok(self.refuse(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)));
         }
+        if portal.rows.is_some() && self.connection.transaction_status() == TransactionStatus::Failed {
+            let message = "current transaction is aborted, commands ignored until end of transaction block";
+            return Ok(self.refuse(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message)));
+        }
         let was_in_transaction = self.connection.is_in_transaction();
         if portal.rows.is_none() && portal.statement.prepared.kind() != Kind::Empty {
             // Sync ends the statement's transaction, whether it has come or not.
@@ -234,6 +250,7 @@ impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
             }
         }
         let done = self.run_portal(&mut portal, most)?;
+        self.extended.keep_bound(&portal);
         // The end of a transaction is that of its portals.
         let has_ended = was_in_transaction && !self.connection.is_in_transaction();
         if has_ended {

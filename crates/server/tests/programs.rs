@@ -4,8 +4,8 @@ mod common;
 
 use std::process::{Command, Output};
 
-use common::{Db, server};
-use polychron_server::Server;
+use common::{Db, server, server_with};
+use polychron_server::{Credentials, Password, Server};
 
 /// The program, as it talks to the server; `None`: it is not installed.
 fn program(name: &str, server: &Server<Db>) -> Option<Command> {
@@ -95,6 +95,18 @@ fn psql_copies_files_in() {
         ["-X", "-A", "-t", "-c", "CREATE TABLE t (id int PRIMARY KEY, v text)", "-c", &copy, "-c", "SELECT * FROM t"];
     let shown = succeeded(&psql.args(arguments).output().unwrap());
     assert_eq!(shown, "CREATE TABLE\nCOPY 2\n1|one, two\n2|three\n");
+}
+
+#[test]
+fn psql_shows_that_it_knows_the_password() {
+    let credentials = Credentials::Password(Password::new("of psql").unwrap());
+    let server = server_with(credentials, |_| {});
+    for (password, is_right) in [("of psql", true), ("of somebody", false)] {
+        let Some(mut psql) = program("psql", &server) else { return };
+        let output = psql.env("PGPASSWORD", password).args(["-X", "-A", "-t", "-c", "SELECT 42"]).output().unwrap();
+        assert_eq!(output.status.success(), is_right, "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.stdout == b"42\n", is_right);
+    }
 }
 
 #[test]

@@ -166,6 +166,12 @@ fn portals_are_suspended() {
     assert_eq!(raw.ask(&[bind("p", "", &[]), sync()].concat()), "E:42P03 Z:E");
     assert_eq!(raw.ask(&query("ROLLBACK")), "C:ROLLBACK Z:I");
     assert_eq!(raw.ask(&[execute("p", 0), sync()].concat()), "E:34000 Z:I");
+    // Behind an error it gives no more rows.
+    assert_eq!(raw.ask(&[query("BEGIN"), first.clone(), sync()].concat()), "C:BEGIN Z:T");
+    assert_eq!(kinds(&raw.until_ready()), "1 2 D D s Z:T");
+    assert_eq!(raw.ask(&query("nonsense")), "E:42601 Z:E");
+    assert_eq!(raw.ask(&[execute("p", 2), sync()].concat()), "E:25P02 Z:E");
+    assert_eq!(raw.ask(&query("ROLLBACK")), "C:ROLLBACK Z:I");
     // What has no rows runs once.
     raw.ask(&query("CREATE TABLE t (id int PRIMARY KEY)"));
     let twice = [parse("", "INSERT INTO t VALUES (1)"), bind("", "", &[]), execute("", 0), execute("", 0), sync()];

@@ -340,6 +340,9 @@ fn vacuum(parser: &mut Parser<'_>) -> Result<ast::Statement, SqlError> {
         if first.is_some() {
             parser.expect_token(&Token::Comma).map_err(error_of)?;
         }
+        if !matches!(parser.peek_token_ref().token, Token::Word(_)) {
+            return Err(syntax_error(&parser.peek_token_ref().token));
+        }
         let name = parser.parse_object_name(false).map_err(error_of)?;
         let _ = parser.parse_parenthesized_column_list(IsOptional::Optional, false).map_err(error_of)?;
         first.get_or_insert(name);

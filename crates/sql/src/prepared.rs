@@ -80,6 +80,14 @@ impl Prepared {
         }
     }
 
+    /// Whether both are bound to the same tables as they were at the same time.
+    pub fn is_bound_as(&self, other: &Self) -> bool {
+        match (&self.bound, &other.bound) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
+
     /// What a client has to do with it besides reading its rows.
     pub fn kind(&self) -> Kind {
         match (&self.bound, &self.other) {
