@@ -8,10 +8,12 @@
 
 mod client;
 mod examine;
+mod item;
 mod ledger;
 mod restore;
 mod run;
 mod work;
 
 pub use client::{Client, Kept, client};
+pub use item::Item;
 pub use run::{Failure, Plan, Report, run};

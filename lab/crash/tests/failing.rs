@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use polychron::{AnyProtocol, Database, Durability, Error, Operations, Row, Table, TransactionOf};
+use polychron::{AnyProtocol, Database, Durability, Error, Operations, Table, TransactionOf};
 use polychron_base::random::Random;
+use polychron_crash::Item;
 
 /// What a process is told by that is to write rows.
 const CHILD: &str = "POLYCHRON_FAILING_CHILD";
@@ -27,14 +28,6 @@ const TRANSACTIONS: u64 = 150;
 const LONGEST: Duration = Duration::from_secs(120);
 
 const PROTOCOLS: [&str; 7] = ["cicada", "hyper", "maflingo", "locking", "serial", "lazy-occ", "cicada"];
-
-#[derive(Row, Clone, Debug, PartialEq)]
-struct Item {
-    #[key]
-    id: u64,
-    number: u64,
-    text: String,
-}
 
 fn item(thread: u64, number: u64) -> Item {
     let bytes = if number.is_multiple_of(4) { 100_000 } else { number as usize % 300 };

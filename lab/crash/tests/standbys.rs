@@ -9,7 +9,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use polychron::AnyProtocol as Any;
-use polychron::{Builder, Database, Error, Operations, Row, Table};
+use polychron::{Builder, Database, Error, Operations, Table};
+use polychron_crash::Item;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a process is told by what it is to do, and with what.
@@ -17,14 +18,6 @@ const CHILD: &str = "POLYCHRON_STANDBYS_CHILD";
 
 /// For how long something may take before it counts as hanging.
 const LONGEST: Duration = Duration::from_secs(100);
-
-#[derive(Row, Clone, Debug, PartialEq)]
-struct Item {
-    #[key]
-    id: u64,
-    number: u64,
-    text: String,
-}
 
 fn item(id: u64, number: u64, bytes: usize) -> Item {
     Item { id, number, text: char::from(b'a' + (number % 26) as u8).to_string().repeat(bytes) }

@@ -10,6 +10,7 @@ use polychron::{
     Access, AnyProtocol, Database, Declare, Durability, Error, Operations, Procedure, Row, Table, Transaction,
 };
 use polychron_base::random::Random;
+use polychron_crash::Item;
 use polychron_engine::mutations::leave_out;
 use polychron_engine::redo;
 use polychron_log::Options;
@@ -21,14 +22,6 @@ use crate::runs;
 
 /// Rows have keys below; questions go beyond.
 const KEYS: u64 = 40;
-
-#[derive(Row, Clone, Debug, PartialEq)]
-struct Item {
-    #[key]
-    id: u64,
-    number: u64,
-    text: String,
-}
 
 /// Rows with a secondary index.
 #[derive(Row, Clone, Debug, PartialEq)]
