@@ -407,6 +407,10 @@ impl<B: Reach> LazyFutures for Erased<B> {
         self.0.operate().future_scope()
     }
 
+    fn leaves_futures_open(&mut self) -> bool {
+        self.0.operate().leaves_futures_open()
+    }
+
     fn read_futures<K: EncodedKey>(
         &mut self,
         table: TableId,

@@ -180,6 +180,11 @@ pub trait LazyFutures {
         self.savepoints().scope()
     }
 
+    /// Whether futures may stay open up to the commit. Otherwise what is read late is read at once, and costs more than an ordinary update.
+    fn leaves_futures_open(&mut self) -> bool {
+        false
+    }
+
     /// Reads columns of a row as futures; see [`Futures::future`](crate::Futures::future).
     fn read_futures<K: EncodedKey>(
         &mut self,

@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use polychron_base::{Error, TableId};
+use polychron_engine::futures::{Expression, Operand, combine};
 use polychron_engine::{Insertion, Operations, Scan, Transaction};
 use polychron_schema::{Projection, RowMut, RowRef};
 
 use crate::exec::Failure;
+use crate::exec::futures::Stepped;
 
 /// A running transaction of any protocol.
 pub(crate) trait Access {
@@ -35,6 +37,12 @@ pub(crate) trait Access {
     ) -> Result<bool, Failure>;
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error>;
+
+    /// Whether futures may stay open up to the commit.
+    fn leaves_futures_open(&self) -> bool;
+
+    /// Makes a step of the row of a key without learning it, and tells whether its bound holds. That there is a row shows at the commit.
+    fn step(&self, table: TableId, key: &[u8], step: &Stepped) -> Result<bool, Error>;
 }
 
 /// It is lent for one operation at a time: between two of them a subquery may ask for rows, too.
@@ -70,5 +78,28 @@ impl<T: Transaction> Access for RefCell<&mut T> {
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error> {
         self.borrow_mut().delete_row(table, key)
+    }
+
+    fn leaves_futures_open(&self) -> bool {
+        self.borrow_mut().leaves_futures_open()
+    }
+
+    fn step(&self, table: TableId, key: &[u8], step: &Stepped) -> Result<bool, Error> {
+        let Stepped { column, operation, by, bound } = *step;
+        let mut transaction = self.borrow_mut();
+        let (column_type, mut value) = (column.column_type, [Operand::Known(0)]);
+        transaction.read_futures(table, key, &[column], &mut value)?;
+        let [left] = value;
+        if let Some((comparison, value)) = bound {
+            let right = Operand::Known(value as u64);
+            let condition = combine(&mut **transaction, Expression::Compare { comparison, column_type, left, right })?;
+            if !transaction.test_future(condition)? {
+                return Ok(false);
+            }
+        }
+        let right = Operand::Known(by as u64);
+        let sum = combine(&mut **transaction, Expression::Arithmetic { operation, column_type, left, right })?;
+        transaction.write_futures(table, key, &[(column, sum)])?;
+        Ok(true)
     }
 }

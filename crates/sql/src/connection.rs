@@ -218,7 +218,15 @@ impl<P: Protocol> Connection<P> {
         let (mut bound, mut last) = (Vec::new(), None);
         for statement in statements {
             match self.bind(statement, parameters) {
-                Ok(Statement { action: Action::Run(plan), .. }) => bound.push(plan),
+                Ok(Statement { action: Action::Run(plan), .. }) => {
+                    match plan.changes().map(|verb| self.check_writable(verb)) {
+                        Some(Err(error)) => {
+                            last = Some(error);
+                            break;
+                        }
+                        _ => bound.push(plan),
+                    }
+                }
                 Ok(_) => unreachable!("`is_plain` has said what it is"),
                 Err(error) => {
                     last = Some(error);
@@ -406,7 +414,7 @@ impl<P: Protocol> Connection<P> {
             Control::SetTransaction(modes) => {
                 let mut outcome = Outcome::tagged("SET");
                 if self.session.is_explicit() {
-                    self.session.set(modes);
+                    self.session.set(modes)?;
                 } else {
                     let message = "SET TRANSACTION can only be used in transaction blocks";
                     outcome.notices.push(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message));
@@ -428,7 +436,7 @@ impl<P: Protocol> Connection<P> {
             let message = "there is no transaction in progress";
             outcome.notices.push(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message));
         }
-        let modes = self.session.set(Modes::default());
+        let modes = self.session.modes();
         if statement == "ROLLBACK" {
             self.session.roll_back();
             self.finish_definitions();
@@ -456,15 +464,19 @@ impl<P: Protocol> Connection<P> {
             "transaction_isolation" => "serializable".to_owned(),
             "transaction_read_only" if self.session.is_read_only() => "on".to_owned(),
             "transaction_read_only" => "off".to_owned(),
-            "replay" => if self.session.is_replayed { "on" } else { "off" }.to_owned(),
-            _ if let Some(value) = self.parameter(name) => value,
-            _ => match self.settings().time(name) {
-                Some(time) => shown_time(*time),
-                None => {
+            _ => {
+                let mut settings = self.settings();
+                if let Some((is_first, values)) = settings.choice(name) {
+                    values[usize::from(!*is_first)].to_owned()
+                } else if let Some(time) = settings.time(name) {
+                    shown_time(*time)
+                } else if let Some(value) = self.parameter(name) {
+                    value
+                } else {
                     let message = format!("unrecognized configuration parameter \"{name}\"");
                     return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
                 }
-            },
+            }
         };
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
         Ok(Outcome {

@@ -16,6 +16,7 @@ use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
 use crate::session::{PARK_AFTER, Then};
+use crate::settings::Settings;
 use crate::statement::{Action, Definition, NewObject, Statement};
 use crate::types::Type;
 
@@ -73,6 +74,17 @@ fn duration(name: &str, text: &str) -> Result<Option<Duration>, SqlError> {
         return Err(wrong(range));
     }
     Ok((millis > 0.0).then(|| Duration::from_millis(millis as u64)))
+}
+
+/// Which of two values a setting is given.
+fn chosen(value: &str, values: [&str; 2]) -> Option<bool> {
+    match value {
+        "true" | "yes" | "1" if values[0] == "on" => Some(true),
+        "false" | "no" | "0" if values[0] == "on" => Some(false),
+        value if value == values[0] => Some(true),
+        value if value == values[1] => Some(false),
+        _ => None,
+    }
 }
 
 /// A time as PostgreSQL shows it: in the largest unit of which it is a multiple.
@@ -158,6 +170,17 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
+    /// Changes settings as SET does, or SET LOCAL.
+    fn change(&mut self, is_local: bool, change: impl Fn(&mut Settings)) -> Outcome {
+        if is_local && !self.session.is_explicit() {
+            let message = "SET LOCAL can only be used in transaction blocks";
+            let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
+            return Outcome { notices, ..Outcome::tagged("SET") };
+        }
+        self.change_settings(is_local, change);
+        Outcome::tagged("SET")
+    }
+
     /// Does what SET says of constraints, replays and time-outs; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
@@ -180,23 +203,22 @@ impl<P: Protocol> Connection<P> {
                 let checked = if how == "immediate" { self.session.check_due(&self.zone) } else { Ok(()) };
                 Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
             }
-            ("replay", [how]) if !is_local && ["on", "true", "off", "false"].contains(&how.as_str()) => {
-                let is_replayed = how == "on" || how == "true";
-                self.change_settings(false, |settings| settings.is_replayed = is_replayed);
-                Some(Ok(Outcome::tagged("SET")))
+            (name, [value]) if self.settings().choice(name).is_some() => {
+                let wanted = self.settings().choice(name).and_then(|(_, values)| chosen(value, values));
+                let Some(wanted) = wanted else {
+                    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+                    return Some(Err(self.fail(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))));
+                };
+                Some(Ok(self.change(is_local, |settings| {
+                    settings.choice(name).into_iter().for_each(|(it, _)| *it = wanted);
+                })))
             }
             (name, [time]) if self.settings().time(name).is_some() => {
                 let time = match duration(name, time) {
                     Ok(time) => time,
                     Err(error) => return Some(Err(self.fail(error))),
                 };
-                if is_local && !self.session.is_explicit() {
-                    let message = "SET LOCAL can only be used in transaction blocks";
-                    let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
-                    return Some(Ok(Outcome { notices, ..Outcome::tagged("SET") }));
-                }
-                self.change_settings(is_local, |settings| settings.time(name).into_iter().for_each(|it| *it = time));
-                Some(Ok(Outcome::tagged("SET")))
+                Some(Ok(self.change(is_local, |settings| settings.time(name).into_iter().for_each(|it| *it = time))))
             }
             (name, _) if crate::parameters::is_known(name) => Some(self.set_client(name, values, is_local)),
             _ => None,

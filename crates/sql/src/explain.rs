@@ -6,6 +6,7 @@ use sqlparser::ast;
 use crate::bind::{AggregateKind, WindowFunction};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
+use crate::exec::futures;
 use crate::exec::profile::{Counts, Profile};
 use crate::expr::Expr;
 use crate::plan::{Analyzed, JoinKind, Node, Plan, Scan, SortKey};
@@ -236,7 +237,12 @@ impl Out<'_> {
         match plan {
             Plan::Query { node, .. } => self.node(node, 0),
             Plan::Insert { table, source, .. } => self.change("Insert", &table.name, source),
-            Plan::Update { table, source, .. } => self.change("Update", &table.name, source),
+            Plan::Update { table, source, .. } => {
+                self.change("Update", &table.name, source);
+                if let Some(step) = futures::of_plan(plan) {
+                    self.lines.insert(1, format!("  Future: {}", table.columns[step.column].name));
+                }
+            }
             Plan::Delete { table, source, .. } => self.change("Delete", &table.name, source),
             Plan::Truncate(tables) => {
                 tables.iter().for_each(|(table, source)| self.change("Truncate", &table.name, source));

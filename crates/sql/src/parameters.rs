@@ -82,7 +82,8 @@ const PARAMETERS: &[Parameter] = &[
     parameter(
         ("default_transaction_read_only", "default_transaction_read_only"),
         "off",
-        Change::Same(&["off", "false", "no", "0"]),
+        // By the session itself.
+        Change::Never,
         true,
     ),
     parameter(("in_hot_standby", "in_hot_standby"), "off", Change::Never, true),
@@ -148,6 +149,9 @@ impl<P: Protocol> Connection<P> {
     /// The value of a setting that clients have for their sessions, or are told of the server; `None`: there is none of this name.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let parameter = find(name)?;
+        if let Some((is_first, values)) = self.settings().choice(name) {
+            return Some(values[usize::from(!*is_first)].to_owned());
+        }
         Some(match parameter.change {
             Change::Application => self.client.application().to_owned(),
             Change::FloatDigits => self.client.float_digits.to_string(),
@@ -171,10 +175,11 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// There is none of this name, it cannot be changed, or not to this value.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
-        if let Some(parameter) = find(name) {
-            return self.change_parameter(parameter, value, false);
-        }
-        if !["lock_timeout", "statement_timeout", "replay"].contains(&name) {
+        let mut settings = self.settings();
+        if settings.choice(name).is_none() && settings.time(name).is_none() {
+            if let Some(parameter) = find(name) {
+                return self.change_parameter(parameter, value, false);
+            }
             let message = format!("unrecognized configuration parameter \"{name}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         }

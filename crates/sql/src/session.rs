@@ -10,6 +10,7 @@
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
 mod cursors;
+mod modes;
 mod parking;
 mod replay;
 mod script;
@@ -29,8 +30,8 @@ use crate::control::Modes;
 use crate::cursors::Cursor;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
-use crate::exec::Failure;
 use crate::exec::foreign_keys::run_deferred;
+use crate::exec::{Failure, futures};
 use crate::explain::Conflicts;
 use crate::gates::Slot;
 use crate::outcome::Outcome;
@@ -79,6 +80,8 @@ struct Block<W: Interactive + 'static> {
     /// It began with BEGIN, and not with a statement of a text of several.
     is_explicit: bool,
     is_read_only: bool,
+    /// What the engine's transaction is begun as.
+    mode: Mode,
     /// When it began.
     now: i64,
     script: Script,
@@ -120,6 +123,10 @@ pub(crate) struct Session<W: Interactive + 'static> {
     drawn: Arc<Drawn>,
     /// Whether a transaction that conflicts is run again.
     pub(crate) is_replayed: bool,
+    /// Whether transactions are read-only where nothing else is said.
+    pub(crate) reads_only: bool,
+    /// Whether read-only transactions read a snapshot, which may be a little older than they are.
+    pub(crate) reads_recent: bool,
     /// How long its transactions hear nothing before they are parked; `None`: they are not.
     pub(crate) park_after: Option<Duration>,
     /// How long they hear nothing before they are rolled back.
@@ -136,6 +143,12 @@ pub(crate) type Kept<'p> = (&'p Arc<Plan>, &'p [Datum<'p>]);
 enum Ended {
     Sql(SqlError),
     Engine(Error),
+}
+
+impl Ended {
+    fn engine(&self) -> Option<&Error> {
+        if let Self::Engine(error) = self { Some(error) } else { None }
+    }
 }
 
 impl From<Error> for Ended {
@@ -169,6 +182,7 @@ impl<W: Interactive + 'static> Session<W> {
         let (worker, is_replayed) = (Some(Box::new(worker)), true);
         let (cursors, cursor_count) = (Vec::new(), 0);
         let (park_after, idle_timeout) = (Some(PARK_AFTER), None);
+        let (reads_only, reads_recent) = (false, false);
         Ok(Self {
             worker,
             home,
@@ -179,6 +193,8 @@ impl<W: Interactive + 'static> Session<W> {
             ended,
             drawn,
             is_replayed,
+            reads_only,
+            reads_recent,
             park_after,
             idle_timeout,
             cursors,
@@ -225,10 +241,10 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Begins a transaction of the engine, which stays in this thread.
-    fn begin_held(&mut self) -> Result<Resident<Held<W>>, Failure> {
+    fn begin_held(&mut self, mode: Mode) -> Result<Resident<Held<W>>, Failure> {
         self.worker()?;
         let worker = self.worker.take().expect(AT_HOME);
-        let begun = Open::own(worker, Return(self.home.clone()), &self.answers, Mode::ReadWrite)?;
+        let begun = Open::own(worker, Return(self.home.clone()), &self.answers, mode)?;
         Resident::new(begun, self.parker.clone())
             .map_err(|_| SqlError::unsupported("a transaction at the end of a thread").into())
     }
@@ -248,22 +264,26 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.block.as_ref().is_some_and(|block| block.is_read_only)
+        self.block.as_ref().map_or(self.reads_only, |block| block.is_read_only)
     }
 
     /// Begins a transaction. One that a text of statements has begun becomes an explicit one.
     pub(crate) fn begin(&mut self, modes: Modes, is_explicit: bool) -> Result<(), SqlError> {
         if let Some(block) = &mut self.block {
             block.is_explicit |= is_explicit;
+            self.set(modes)?;
         } else {
             resident::maintain();
-            let transaction = if self.is_planned() { None } else { Some(self.begin_held().map_err(error_of)?) };
+            let is_read_only = modes.is_read_only.unwrap_or(self.reads_only);
+            let mode = self.mode_of(is_read_only);
+            let transaction = if self.is_planned() { None } else { Some(self.begin_held(mode).map_err(error_of)?) };
             self.block = Some(Block {
                 transaction,
+                mode,
                 savepoints: Vec::new(),
                 has_failed: false,
                 is_explicit,
-                is_read_only: false,
+                is_read_only,
                 now: now(),
                 script: Script::default(),
                 tape: Tape::default(),
@@ -276,15 +296,7 @@ impl<W: Interactive + 'static> Session<W> {
             });
             self.drawn.begin();
         }
-        self.set(modes);
         Ok(())
-    }
-
-    /// Changes what the transaction was begun with, and tells it.
-    pub(crate) fn set(&mut self, modes: Modes) -> Modes {
-        let Some(block) = &mut self.block else { return Modes::default() };
-        block.is_read_only = modes.is_read_only.unwrap_or(block.is_read_only);
-        Modes { is_read_only: Some(block.is_read_only) }
     }
 
     /// Commits the transaction, and tells whether it has: one that has failed is rolled back.
@@ -354,6 +366,7 @@ impl<W: Interactive + 'static> Session<W> {
         resident::maintain();
         let (now, mut outcomes) = (Now::At(now()), Vec::new());
         let drawn = self.drawn.clone();
+        let mode = self.mode_of(self.reads_only);
         let worker = &mut **self.worker()?;
         let mut conflicts = Conflicts::of(plans.iter().map(|(plan, _)| *plan));
         let mut run = |transaction: &mut W::Transaction<'_>| {
@@ -369,7 +382,9 @@ impl<W: Interactive + 'static> Session<W> {
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         };
-        let ended = drive::transact_watched(worker, Mode::ReadWrite, &mut run, &mut |abort| conflicts.note(abort));
+        let defers = matches!(plans, [(plan, _)] if last.is_none() && futures::of_plan(plan).is_some());
+        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort));
+        let ended = futures::deferring(defers, attempt, Ended::engine);
         let ticket = worker.take_ticket();
         match self.answers.give(ticket, ended) {
             Ok(()) => {}
@@ -412,6 +427,7 @@ impl<W: Interactive + 'static> Session<W> {
         let asked = Cell::new(None);
         let now = Now::WhenAsked(&asked);
         self.worker()?;
+        let mode = self.mode_of(self.reads_only);
         let Self { worker, drawn, scratch, answers, .. } = self;
         let worker = worker.as_deref_mut().expect(AT_HOME);
         let mut conflicts = Conflicts::of(std::iter::once(&**plan));
@@ -421,7 +437,8 @@ impl<W: Interactive + 'static> Session<W> {
             run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
             Ok(())
         };
-        let ended = drive::transact_watched(worker, Mode::ReadWrite, &mut run, &mut |abort| conflicts.note(abort));
+        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort));
+        let ended = futures::deferring(futures::of_plan(plan).is_some(), attempt, Ended::engine);
         let ended = if answers.is_empty() { ended } else { answers.give(worker.take_ticket(), ended) };
         ended.map_err(|ended| match ended {
             Ended::Sql(error) => error,

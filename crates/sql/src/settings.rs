@@ -10,6 +10,16 @@ use crate::connection::Connection;
 use crate::parameters::ClientSettings;
 
 impl Settings {
+    /// A setting that has one of two values, by its name, and these values: the first one stands for `true`.
+    pub(crate) fn choice(&mut self, name: &str) -> Option<(&mut bool, [&'static str; 2])> {
+        Some(match name {
+            "replay" => (&mut self.is_replayed, SWITCH),
+            "default_transaction_read_only" => (&mut self.reads_only, SWITCH),
+            "read_only_freshness" => (&mut self.reads_recent, ["recent", "strict"]),
+            _ => return None,
+        })
+    }
+
     /// A time-out, by its name.
     pub(crate) fn time(&mut self, name: &str) -> Option<&mut Option<Duration>> {
         Some(match name {
@@ -28,10 +38,14 @@ pub(crate) struct Settings {
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) statement_timeout: Option<Duration>,
     pub(crate) is_replayed: bool,
+    pub(crate) reads_only: bool,
+    pub(crate) reads_recent: bool,
     pub(crate) park_after: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) client: ClientSettings,
 }
+
+const SWITCH: [&str; 2] = ["on", "off"];
 
 /// What the open transaction has set.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +69,8 @@ impl<P: Protocol> Connection<P> {
             lock_timeout: self.lock_timeout,
             statement_timeout: self.interrupts.timeout,
             is_replayed: self.session.is_replayed,
+            reads_only: self.session.reads_only,
+            reads_recent: self.session.reads_recent,
             park_after: self.session.park_after,
             idle_timeout: self.session.idle_timeout,
             client: self.client,
@@ -65,6 +81,8 @@ impl<P: Protocol> Connection<P> {
         self.lock_timeout = settings.lock_timeout;
         self.interrupts.timeout = settings.statement_timeout;
         self.session.is_replayed = settings.is_replayed;
+        self.session.reads_only = settings.reads_only;
+        self.session.reads_recent = settings.reads_recent;
         self.session.park_after = settings.park_after;
         self.session.idle_timeout = settings.idle_timeout;
         self.client = settings.client;

@@ -200,7 +200,7 @@ fn a_copy_ends_with_the_statement() {
 fn settings_that_are_not_there_are_refused() {
     let database = database::<Serial>();
     let mut connection = connect(&database);
-    for statement in ["SET idle_in_transaction_session_timeout = 5", "DELETE FROM t WHERE CURRENT OF c"] {
+    for statement in ["SET deadlock_timeout = 5", "DELETE FROM t WHERE CURRENT OF c"] {
         let state = connection.execute(statement, &[]).unwrap_err().state();
         assert_eq!(state, SqlState::FEATURE_NOT_SUPPORTED, "{statement}");
     }

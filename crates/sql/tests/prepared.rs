@@ -11,7 +11,7 @@ use polychron_sql::{
 };
 
 /// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
+fn connected<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
     let mut connection = Connection::open(database).unwrap();
     connection.execute("SET park_after = 0", &[]).unwrap();
     connection
@@ -19,7 +19,7 @@ fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> 
 
 fn connect<P: Protocol<Worker: Interactive>>() -> (Arc<SqlDatabase<P>>, Connection<P>) {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
-    let connection = connect(&database);
+    let connection = connected(&database);
     (database, connection)
 }
 
@@ -104,7 +104,7 @@ fn statements_are_prepared_on_protocols() {
 #[test]
 fn a_statement_is_bound_again_when_its_table_is_another_one() {
     let (database, mut connection) = connect::<Cicada>();
-    let mut other = connect(&database);
+    let mut other = connected(&database);
     ask(&mut connection, "CREATE TABLE t (id int PRIMARY KEY, v int)", ()).unwrap();
     ask(&mut connection, "INSERT INTO t VALUES (1, 2)", ()).unwrap();
     let mut all = connection.prepare("SELECT * FROM t").unwrap();
@@ -264,7 +264,7 @@ fn threads_count_with_prepared_statements() {
     ask(&mut connection, "INSERT INTO counter VALUES (1, 0)", ()).unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
-            let mut connection = connect(&database);
+            let mut connection = connected(&database);
             scope.spawn(move || {
                 let mut count = connection.prepare("UPDATE counter SET n = n + $1 WHERE id = $2 RETURNING n").unwrap();
                 for _ in 0..100 {
@@ -302,7 +302,7 @@ fn a_statement_that_runs_again_keeps_its_table() {
     let (database, mut connection) = connect::<Cicada>();
     ask(&mut connection, "CREATE TABLE item (id int PRIMARY KEY, n int)", ()).unwrap();
     ask(&mut connection, "INSERT INTO item VALUES (1, 10)", ()).unwrap();
-    let mut other = connect(&database);
+    let mut other = connected(&database);
     ask(&mut other, "SET lock_timeout = 10", ()).unwrap();
     let mut update = connection.prepare("UPDATE item SET n = n + 1 WHERE id = $1").unwrap();
     for _ in 0..3 {

@@ -108,13 +108,13 @@ fn calls_of_several_threads_are_transactions() {
 
 fn are_kept<P: Protocol<Worker: Interactive>>() {
     let protocol = P::open(P::Options::default(), Common::default()).unwrap();
-    let connect = || Connection::open(&SqlDatabase::open(protocol.clone())).unwrap();
+    let stranger = || Connection::open(&SqlDatabase::open(protocol.clone())).unwrap();
     let database = SqlDatabase::open(protocol.clone());
     let mut one = connect(&database);
     all(&mut one, &[TABLE, MOVE]);
-    assert_eq!(run(&mut connect(), "CALL move(1, 2, 3, 0)").unwrap(), "7", "{}", P::NAME);
+    assert_eq!(run(&mut stranger(), "CALL move(1, 2, 3, 0)").unwrap(), "7", "{}", P::NAME);
     all(&mut one, &["DROP PROCEDURE move(int, int, int, int)"]);
-    assert_eq!(code(&mut connect(), "CALL move(1, 2, 3, 0)"), "42883");
+    assert_eq!(code(&mut stranger(), "CALL move(1, 2, 3, 0)"), "42883");
     // A definition is seen by its own transaction alone until that commits.
     all(&mut one, &["BEGIN", MOVE, "CALL move(1, 2, 3, 0)"]);
     let mut beside = connect(&database);

@@ -526,6 +526,7 @@ operate! {
     fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Error>;
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error>;
     fn future_scope(&mut self) -> Scope;
+    fn leaves_futures_open(&mut self) -> bool;
     fn mark(&mut self) -> Result<usize, Error>;
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
     fn undo_operation(&mut self, position: usize) -> Result<(), Error>;

@@ -42,6 +42,21 @@ pub fn bounding_range(columns: impl IntoIterator<Item = FutureColumn>) -> polych
         .fold(polychron_schema::Projection::NONE, |bounding_range, column| bounding_range.with(column.span))
 }
 
+/// Makes an expression of operands of the transaction, for callers that know columns by their positions. What is known is computed at once.
+///
+/// # Errors
+/// A [`FutureError`]: it has no value, or an operand is not the transaction's.
+pub fn combine<T: Transaction + ?Sized>(transaction: &mut T, expression: Expression) -> Result<Operand, Error> {
+    match expression.evaluate(|_| Err(FutureError::Foreign)) {
+        Ok(value) => Ok(Operand::Known(value)),
+        Err(FutureError::Foreign) => {
+            let made = transaction.future_scope().make(expression);
+            made.ok_or_else(|| FutureError::Foreign.into())
+        }
+        Err(why) => Err(why.into()),
+    }
+}
+
 /// No column of the primary key becomes a future's value: the row stays under its key.
 ///
 /// # Errors

@@ -239,6 +239,10 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         self.expressions.as_ref().map_or_else(|| self.base.future_scope(), ExpressionArena::scope)
     }
 
+    fn leaves_futures_open(&mut self) -> bool {
+        self.expressions.is_some()
+    }
+
     #[inline]
     fn read_futures<K: EncodedKey>(
         &mut self,

@@ -10,7 +10,7 @@ use polychron_schema::{KeyScratch, Projection, RowBuffer, ValueRef, build_row_of
 
 use super::foreign_keys::Notes;
 use super::scans::{is_point, point_key, values as scan_values};
-use super::{Exec, Failure, Flow, Sink, projected, run};
+use super::{Exec, Failure, Flow, Sink, futures, projected, run};
 use crate::catalog::{Column, Table};
 use crate::codec::to_stored;
 use crate::context::Context;
@@ -194,6 +194,15 @@ pub(super) fn update(
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
     let width = target.table.columns.len();
+    if exec.shared.may_defer
+        && target.checks.is_empty()
+        && !is_joined
+        && let Some(step) = futures::of_update(source, set, keys, target.returning)
+        && exec.access.leaves_futures_open()
+        && let Some(count) = step.run(exec, context)?
+    {
+        return Ok(count);
+    }
     if let Some((scan, columns)) = alone(source, keys, exec)
         && let Some(values) = columns.get(width..).filter(|values| values.len() == set.len())
         && !is_of_key(target.table, set)

@@ -4,6 +4,7 @@ mod aggregates;
 mod changes;
 mod children;
 pub(crate) mod foreign_keys;
+pub(crate) mod futures;
 mod joins;
 mod procedures;
 pub(crate) mod profile;
@@ -93,6 +94,8 @@ pub(crate) struct Shared {
     /// Whether something can call the statement off, and how many steps it has taken.
     is_limited: bool,
     steps: Cell<u32>,
+    /// Whether futures may stay open.
+    may_defer: bool,
     /// What operators have done, where somebody asks.
     profile: OnceCell<Box<Profile>>,
 }
@@ -122,6 +125,7 @@ impl Default for Shared {
             notices: RefCell::default(),
             is_limited: limits::are_set(),
             steps: Cell::default(),
+            may_defer: futures::may_defer(),
             profile: OnceCell::new(),
         }
     }

@@ -122,9 +122,7 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn rest(&mut self) {
         let times = (self.park_after, self.idle_timeout);
         let is_replayed = self.is_replayed;
-        let Some(block) = self.block.as_mut().filter(|block| block.is_explicit && times != (None, None)) else {
-            return;
-        };
+        let Some(block) = self.block.as_mut().filter(|block| block.is_explicit) else { return };
         let now = now_ns();
         block.rests_since = now;
         block.ends_at = from_now(now, times.1);
@@ -133,8 +131,7 @@ impl<W: Interactive + 'static> Session<W> {
             None => from_now(now, times.0),
             Some(_) => u64::MAX,
         };
-        // The list parks nothing that is not at rest.
-        transaction.rest(parks_at.min(block.ends_at).min(u64::MAX - 1));
+        transaction.rest(parks_at.min(block.ends_at));
     }
 
     /// A statement begins. Whether the transaction is parked, and has to be run again first.

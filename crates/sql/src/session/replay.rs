@@ -83,7 +83,8 @@ impl<W: Interactive + 'static> Session<W> {
     /// # Errors
     /// `None`: an answer differs. Otherwise what has failed. The engine's transaction has ended then.
     pub(super) fn do_again(&mut self, zone: &Zone, compare: Step) -> Result<(), Option<Failure>> {
-        let mut held = self.begin_held().map_err(Some)?;
+        let Some(mode) = self.block.as_ref().map(|block| block.mode) else { return Ok(()) };
+        let mut held = self.begin_held(mode).map_err(Some)?;
         let Some(block) = &mut self.block else { return Ok(()) };
         self.drawn.repeat();
         block.tape.repeat();

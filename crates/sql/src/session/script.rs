@@ -138,6 +138,11 @@ impl Script {
         self.items.push(Item { plan: plan.clone(), values, answer });
     }
 
+    /// Whether it has run a statement, or defined something.
+    pub(super) fn has_run(&self) -> bool {
+        self.is_cut || !self.items.is_empty() || !self.before.is_empty()
+    }
+
     /// What it has done cannot be done again.
     pub(super) fn cut(&mut self) {
         self.is_cut = true;
