@@ -123,11 +123,26 @@ fn is_name(token: &Token, name: &str) -> bool {
     }
 }
 
+/// Whether the token at this position is the name of this column: it calls no function, and stands for no type.
+fn is_column(tokens: &[Token], at: usize, name: &str) -> bool {
+    let is_space = |token: &&Token| !matches!(token, Token::Whitespace(_));
+    let behind = tokens[at + 1..].iter().find(is_space);
+    let before = tokens[..at].iter().rev().find(is_space);
+    let is_cast = match before {
+        Some(Token::DoubleColon) => true,
+        Some(Token::Word(word)) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("as"),
+        _ => false,
+    };
+    is_name(&tokens[at], name) && behind != Some(&Token::LParen) && !is_cast
+}
+
 pub(super) fn mentions(condition: &str, name: &str) -> bool {
-    tokens(condition).iter().any(|token| is_name(token, name))
+    let tokens = tokens(condition);
+    (0..tokens.len()).any(|at| is_column(&tokens, at, name))
 }
 
 pub(super) fn with_name(condition: &str, old: &str, new: &str) -> String {
-    let words = tokens(condition).into_iter();
-    words.map(|token| if is_name(&token, old) { quoted(new) } else { token.to_string() }).collect()
+    let tokens = tokens(condition);
+    let word = |at: usize| if is_column(&tokens, at, old) { quoted(new) } else { tokens[at].to_string() };
+    (0..tokens.len()).map(word).collect()
 }
