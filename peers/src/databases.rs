@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Failure, VALUE_BYTES};
 
-type Value = [u8; VALUE_BYTES];
+pub type Value = [u8; VALUE_BYTES];
 
 /// A database with one table.
 pub trait Peer {
@@ -33,8 +33,13 @@ pub fn all(directory: &Path, postgres: Option<&str>) -> Result<Vec<Box<dyn Peer>
     ];
     #[cfg(feature = "rocksdb")]
     peers.push(Box::new(rocks::Rocks::open(&directory.join("rocksdb"))?));
-    #[cfg(not(feature = "rocksdb"))]
-    eprintln!("RocksDB is left out: it takes the feature `rocksdb`, see README.md");
+    #[cfg(feature = "rocksdb-system")]
+    match crate::system_rocks::SystemRocks::open(&directory.join("rocksdb-system"))? {
+        Some(rocks) => peers.push(Box::new(rocks)),
+        None => eprintln!("RocksDB is left out: the system has no library of that name, see README.md"),
+    }
+    #[cfg(not(any(feature = "rocksdb", feature = "rocksdb-system")))]
+    eprintln!("RocksDB is left out: it takes the feature `rocksdb` or `rocksdb-system`, see README.md");
     match postgres {
         Some(parameters) => peers.push(Box::new(servers::Postgres::open(parameters)?)),
         None => eprintln!("PostgreSQL is left out: no --postgres"),

@@ -5,6 +5,8 @@
 
 mod databases;
 mod statements;
+#[cfg(feature = "rocksdb-system")]
+mod system_rocks;
 
 use std::path::{Path, PathBuf};
 
