@@ -85,7 +85,7 @@ impl Conflicts {
         }
         self.count += 1;
         if self.first.len() < TOLD {
-            self.first.push(format!("  Conflict: {abort}"));
+            self.first.push(format!("  Conflict: {}", crate::names::in_words(&abort.to_string())));
         }
     }
 
@@ -209,11 +209,11 @@ impl Out<'_> {
     fn plan(&mut self, plan: &Plan) {
         match plan {
             Plan::Query { node, .. } => self.node(node, 0),
-            Plan::Insert { table, source, .. } => self.change("Insert", &table.name, source),
-            Plan::Update { table, source, .. } => self.change("Update", &table.name, source),
-            Plan::Delete { table, source, .. } => self.change("Delete", &table.name, source),
+            Plan::Insert { table, source, .. } => self.change("Insert", table.name.plain(), source),
+            Plan::Update { table, source, .. } => self.change("Update", table.name.plain(), source),
+            Plan::Delete { table, source, .. } => self.change("Delete", table.name.plain(), source),
             Plan::Truncate(tables) => {
-                tables.iter().for_each(|(table, source)| self.change("Truncate", &table.name, source));
+                tables.iter().for_each(|(table, source)| self.change("Truncate", table.name.plain(), source));
             }
             Plan::Analyze(analyzed) => self.plan(&analyzed.plan),
             // It is refused before.

@@ -16,6 +16,7 @@ use crate::connection::{Connection, is_plain};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::names::Path;
 use crate::parse::{self, Command};
 use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
@@ -42,6 +43,8 @@ pub(crate) struct Bound {
     tables: Vec<TableId>,
     /// The session that has bound it: numbers of sequences are drawn for that.
     session: u64,
+    /// Where names without a schema were looked for.
+    path: Arc<Path>,
 }
 
 /// A statement that is executed often, with other parameters each time.
@@ -134,7 +137,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
     /// Whether a bound statement may run as it is; then the tables are in use.
     fn may_run(&self, bound: &Bound) -> bool {
-        let is_own = bound.session == self.slot.session && !self.has_defined();
+        let is_own = bound.session == self.slot.session && Arc::ptr_eq(&bound.path, &self.path) && !self.has_defined();
         is_own && self.database.enter_again((&bound.tables, bound.number, bound.version), &self.slot)
     }
 
@@ -187,7 +190,8 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         let columns = plan.columns().iter();
         let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
-        let bound = Arc::new(Bound { plan, parameters, columns, number, version, tables, session });
+        let path = self.path.clone();
+        let bound = Arc::new(Bound { plan, parameters, columns, number, version, tables, session, path });
         if !self.has_defined() {
             self.cache.keep(&text.into(), &bound);
         }

@@ -3,21 +3,25 @@
 //! A rollback undoes each SET of the transaction, and a return to a savepoint those behind it. SET LOCAL hides what holds outside of the transaction until
 //! that ends; a SET behind it changes both.
 
+use std::sync::Arc;
+
 use polychron_base::clock::Duration;
 use polychron_engine::{Interactive, Protocol};
 
 use crate::connection::Connection;
+use crate::names::Path;
 
 /// The values of all settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) statement_timeout: Option<Duration>,
     pub(crate) is_replayed: bool,
+    pub(crate) path: Arc<Path>,
 }
 
 /// What the open transaction has set.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changed {
     /// What holds again where it is rolled back.
     before: Option<Settings>,
@@ -26,7 +30,7 @@ pub(crate) struct Changed {
 }
 
 /// The settings at a savepoint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Saved {
     shown: Settings,
     hidden: Option<Settings>,
@@ -38,6 +42,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
             lock_timeout: self.lock_timeout,
             statement_timeout: self.interrupts.timeout,
             is_replayed: self.session.is_replayed,
+            path: self.path.clone(),
         }
     }
 
@@ -45,15 +50,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         self.lock_timeout = settings.lock_timeout;
         self.interrupts.timeout = settings.statement_timeout;
         self.session.is_replayed = settings.is_replayed;
+        if !Arc::ptr_eq(&self.path, &settings.path) {
+            self.session.drawn().set_path(settings.path.clone());
+            self.path = settings.path;
+        }
     }
 
     /// Changes settings, up to the end of the open transaction where that is `is_local`.
     pub(crate) fn change_settings(&mut self, is_local: bool, change: impl Fn(&mut Settings)) {
         let mut settings = self.settings();
         if self.session.is_open() {
-            self.changed.before.get_or_insert(settings);
+            self.changed.before.get_or_insert_with(|| settings.clone());
             if is_local {
-                self.changed.hidden.get_or_insert(settings);
+                self.changed.hidden.get_or_insert_with(|| settings.clone());
             } else {
                 self.changed.hidden.iter_mut().for_each(&change);
             }
@@ -72,7 +81,7 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
     /// The settings as they are, for [`Connection::return_to_settings`].
     pub(crate) fn save_settings(&self) -> Saved {
-        Saved { shown: self.settings(), hidden: self.changed.hidden }
+        Saved { shown: self.settings(), hidden: self.changed.hidden.clone() }
     }
 
     /// The transaction has returned to a savepoint.

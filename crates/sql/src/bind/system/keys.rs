@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::objects::{Objects, indexes};
+use super::objects::{Objects, in_schema, indexes};
 use super::{constraint_id, index_id, quoted};
 use crate::catalog::{ForeignAction, ForeignKey, Index, Table};
 
@@ -10,20 +10,16 @@ fn names_in_words(table: &Table, columns: &[usize]) -> String {
     columns.iter().map(|&at| quoted(&table.columns[at].name)).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn index_in_words(table: &Table, index: &Index, is_pretty: bool) -> String {
+pub(super) fn index_in_words(objects: &Objects, table: &Table, index: &Index, is_pretty: bool) -> String {
     let unique = if index.is_unique { "UNIQUE " } else { "" };
-    let schema = if is_pretty { "" } else { "public." };
+    let name = if is_pretty { objects.shown(&table.name) } else { in_schema(&table.name) };
     let method = if index.is_ordered { "btree" } else { "hash" };
     let columns = index.columns.iter().enumerate().map(|(position, &at)| {
         let order = if index.is_ascending(position) { "" } else { " DESC" };
         format!("{}{order}", quoted(&table.columns[at].name))
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
-    format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING {method} ({columns})",
-        quoted(&index.name),
-        quoted(&table.name)
-    )
+    format!("CREATE {unique}INDEX {} ON {name} USING {method} ({columns})", quoted(&index.name),)
 }
 
 /// A constraint of a table.
@@ -77,14 +73,14 @@ impl Constraint<'_> {
         if let Kind::Foreign(foreign) = &self.kind { Some(foreign) } else { None }
     }
 
-    pub(super) fn in_words(&self, table: &Table, is_pretty: bool) -> String {
+    pub(super) fn in_words(&self, objects: &Objects, table: &Table, is_pretty: bool) -> String {
         let columns = names_in_words(table, &self.columns);
         match &self.kind {
             Kind::Primary | Kind::Unique => format!("{} ({columns})", self.kind_in_words().1),
             Kind::Check(condition) if is_pretty => format!("CHECK ({condition})"),
             Kind::Check(condition) => format!("CHECK (({condition}))"),
             Kind::Foreign(Foreign { key, parent, columns: parents, .. }) => {
-                let (name, parents) = (quoted(&parent.name), names_in_words(parent, parents));
+                let (name, parents) = (objects.shown(&parent.name), names_in_words(parent, parents));
                 let mut words = format!("FOREIGN KEY ({columns}) REFERENCES {name}({parents})");
                 for (what, of) in [(" ON UPDATE ", key.on_update), (" ON DELETE ", key.on_delete)] {
                     if of != ForeignAction::NoAction {
