@@ -129,6 +129,10 @@ fn filled(connection: &mut Connection) {
     connection.run(text, &mut |_| {}).unwrap();
     connection.execute(TALLY, ()).unwrap();
     connection.execute("DROP TABLE tally", ()).unwrap();
+    let text = "CREATE SCHEMA shop; CREATE TABLE shop.item (id serial PRIMARY KEY, name text UNIQUE);
+        CREATE VIEW shop.names AS SELECT name FROM shop.item; INSERT INTO shop.item (name) VALUES ('in a schema');
+        CREATE TEMP TABLE passing (a int); INSERT INTO passing VALUES (1); CREATE SCHEMA empty; DROP SCHEMA empty";
+    connection.run(text, &mut |_| {}).unwrap();
 }
 
 fn is_whole(connection: &mut Connection) {
@@ -139,8 +143,17 @@ fn is_whole(connection: &mut Connection) {
     assert_eq!(error.state(), SqlState::CHECK_VIOLATION);
     let error = connection.execute("INSERT INTO item VALUES (3, 'longer', 1)", ()).unwrap_err();
     assert_eq!(error.state(), SqlState::STRING_DATA_RIGHT_TRUNCATION);
-    let error = connection.query("SELECT * FROM tally", ()).unwrap_err();
-    assert_eq!(error.state(), SqlState::UNDEFINED_TABLE);
+    for gone in ["tally", "passing", "names", "empty.t"] {
+        let error = connection.query(&format!("SELECT * FROM {gone}"), ()).unwrap_err();
+        assert_eq!(error.state(), SqlState::UNDEFINED_TABLE);
+    }
+    let names: Vec<(String,)> = connection.query("SELECT name FROM shop.names", ()).unwrap().all().unwrap();
+    assert_eq!(names, [("in a schema".to_owned(),)]);
+    let error = connection.execute("INSERT INTO shop.item (name) VALUES ('in a schema')", ()).unwrap_err();
+    assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+    let error = connection.execute("CREATE TABLE empty.t (a int)", ()).unwrap_err();
+    assert_eq!(error.state(), SqlState::INVALID_SCHEMA_NAME);
+    connection.execute("CREATE TABLE shop.other (a int); DROP TABLE shop.other", ()).unwrap();
 }
 
 #[test]

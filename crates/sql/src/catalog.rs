@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::computed::{Computed, Rule};
 use crate::error::{SqlError, SqlState};
+use crate::names::{Name, Path};
 use crate::procedures::Procedure;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::types::{Bound, ColumnType, Type};
@@ -37,13 +38,28 @@ pub(crate) struct Description {
     pub(crate) foreign: Vec<ForeignKey>,
     /// The names of the tables whose foreign keys lead to it.
     #[serde(default)]
-    pub(crate) children: Vec<String>,
+    pub(crate) children: Vec<Name>,
     /// The names of the views that are about it.
     #[serde(default)]
-    pub(crate) views: Vec<String>,
+    pub(crate) views: Vec<Name>,
     /// The columns that INCLUDE of an index names, by the index's name.
     #[serde(default)]
     pub(crate) includes: BTreeMap<String, Vec<String>>,
+    /// The sequences that are said to be owned by columns of it.
+    #[serde(default)]
+    pub(crate) owned: Vec<Name>,
+    /// What becomes of it when a transaction commits, if it is a temporary one.
+    #[serde(default)]
+    pub(crate) on_commit: OnCommit,
+}
+
+/// What becomes of a temporary table when a transaction commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum OnCommit {
+    #[default]
+    Keep,
+    DeleteRows,
+    Drop,
 }
 
 /// A foreign key. Columns are named as in the tables' descriptions.
@@ -51,7 +67,7 @@ pub(crate) struct Description {
 pub(crate) struct ForeignKey {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
-    pub(crate) parent: String,
+    pub(crate) parent: Name,
     /// A key of the parent.
     pub(crate) parents: Vec<String>,
     pub(crate) on_delete: ForeignAction,
@@ -140,7 +156,7 @@ pub(crate) struct Index {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) id: TableId,
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) layout: Layout,
     /// The primary one first.
     pub(crate) indexes: Vec<Index>,
@@ -207,7 +223,7 @@ impl Table {
         let layout = definition.layout().map_err(broken)?;
         let primary = indexes[0].name.clone();
         let description = Description { columns, primary, ..Description::default() };
-        let (name, definition) = (definition.name.clone(), definition.clone());
+        let (name, definition) = (Name::of_key(definition.name.clone()), definition.clone());
         let (row_numbers_from, rules) = (None, OnceLock::new());
         Ok(Self { id, name, layout, indexes, description, row_numbers_from, definition, rules })
     }
@@ -216,7 +232,7 @@ impl Table {
     #[must_use]
     pub(crate) fn described(
         mut self,
-        name: &str,
+        name: &Name,
         description: Description,
         row_numbers: Option<Arc<Sequence>>,
     ) -> Self {
@@ -232,13 +248,13 @@ impl Table {
     }
 
     /// The same table of the engine, described in another way.
-    pub(crate) fn redescribed(&self, name: &str, description: Description) -> Self {
+    pub(crate) fn redescribed(&self, name: &Name, description: Description) -> Self {
         let indexes = self.indexes.iter().map(Index::clone).collect();
         let (id, layout, definition) = (self.id, self.layout.clone(), self.definition.clone());
         let numbers = self.row_numbers_from.clone();
         let same = Self {
             id,
-            name: String::new(),
+            name: Name::default(),
             layout,
             indexes,
             description: Description::default(),
@@ -300,22 +316,32 @@ pub(crate) enum Object {
     Sequence(Arc<Sequence>),
     View(Arc<View>),
     Procedure(Arc<Procedure>),
+    Schema(Arc<Schema>),
+}
+
+/// A schema.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Schema {
+    pub(crate) name: String,
 }
 
 /// A query with a name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct View {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) columns: Vec<String>,
     /// The types of the columns.
     #[serde(default)]
     pub(crate) types: Vec<ColumnType>,
     pub(crate) query: String,
     /// The names of tables and views that it is about.
-    pub(crate) about: Vec<String>,
+    pub(crate) about: Vec<Name>,
     /// The names of the views that are about it.
     #[serde(default)]
-    pub(crate) views: Vec<String>,
+    pub(crate) views: Vec<Name>,
+    /// The schemas in which it looks for names.
+    #[serde(default = "Path::initial")]
+    pub(crate) path: Vec<String>,
 }
 
 impl Object {
@@ -325,14 +351,17 @@ impl Object {
 }
 
 /// What a transaction has defined: names with what they stand for, or that they stand for nothing.
-pub(crate) type Changes = std::collections::BTreeMap<String, Option<Object>>;
+pub(crate) type Changes = std::collections::BTreeMap<Name, Option<Object>>;
 
 /// The database, as those see it who find what a catalog does not have yet.
 pub(crate) trait Source: Send + Sync {
     /// The names of the objects that SQL has made.
-    fn names(&self) -> Result<Vec<String>, SqlError>;
+    fn names(&self) -> Result<Vec<Name>, SqlError>;
 
-    fn find(&self, name: &str) -> Result<Option<Object>, SqlError>;
+    /// The names of the schemas that SQL has made. From now on the catalog has them all.
+    fn schemas(&self) -> Result<Vec<Name>, SqlError>;
+
+    fn find(&self, name: &Name) -> Result<Option<Object>, SqlError>;
 
     /// Values of a sequence up to `last` may be given out from now on, whatever becomes of the process, if it was `from` up to now. The answer is up to where
     /// they may be given out.
@@ -342,7 +371,7 @@ pub(crate) trait Source: Send + Sync {
     fn new_number(&self) -> i64;
 
     /// A sequence of this definition, which has given out nothing that the database does not know of.
-    fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence>;
+    fn new_sequence(&self, name: &Name, definition: SequenceDefinition) -> Arc<Sequence>;
 
     /// Up to where values of a sequence may have been given out.
     fn granted(&self, sequence: i64) -> Result<Option<i64>, SqlError>;
@@ -351,9 +380,9 @@ pub(crate) trait Source: Send + Sync {
 /// The objects that were named so far, as a statement sees them; never changed, but replaced.
 #[derive(Default)]
 pub(crate) struct Catalog {
-    objects: HashMap<String, Object>,
+    objects: HashMap<Name, Object>,
     /// Names that stand for nothing, whatever the source says.
-    gone: hashbrown::HashSet<String>,
+    gone: hashbrown::HashSet<Name>,
     source: Option<Weak<dyn Source>>,
     /// Tables that a transaction of this session alone may use, until it ends.
     closed: HashMap<TableId, u64>,
@@ -361,6 +390,8 @@ pub(crate) struct Catalog {
     pub(crate) version: u64,
     /// It has what a transaction has changed, so that others of its number are not the same.
     pub(crate) is_changed: bool,
+    /// All schemas are among the objects.
+    knows_schemas: bool,
 }
 
 impl Catalog {
@@ -373,14 +404,15 @@ impl Catalog {
     fn next(&self) -> Self {
         let (objects, gone) = (self.objects.clone(), self.gone.clone());
         let (source, closed) = (self.source.clone(), self.closed.clone());
-        Self { objects, gone, source, closed, version: self.version + 1, is_changed: false }
+        let (version, knows_schemas) = (self.version + 1, self.knows_schemas);
+        Self { objects, gone, source, closed, version, is_changed: false, knows_schemas }
     }
 
     /// The same objects with a new one, in the place of one of its name.
     #[must_use]
-    pub(crate) fn with(&self, name: &str, new: Object) -> Self {
+    pub(crate) fn with(&self, name: &Name, new: Object) -> Self {
         let mut next = self.next();
-        next.objects.insert(name.to_owned(), new);
+        next.objects.insert(name.clone(), new);
         next
     }
 
@@ -443,22 +475,62 @@ impl Catalog {
     }
 
     /// What this name stands for, if it stands for anything.
-    pub(crate) fn object(&self, name: &str) -> Result<Option<Object>, SqlError> {
+    pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {
         if let Some(object) = self.objects.get(name) {
             return Ok(Some(object.clone()));
         }
-        let source = self.source.as_ref().and_then(Weak::upgrade).filter(|_| !self.gone.contains(name));
+        let may_be = !self.gone.contains(name) && !name.is_temporary();
+        let source = self.source.as_ref().and_then(Weak::upgrade).filter(|_| may_be);
         source.map_or(Ok(None), |source| source.find(name))
     }
 
+    /// Whether it has these schemas, which are all.
+    pub(crate) fn has_all_schemas(&self, all: &[Name]) -> bool {
+        self.knows_schemas && all.iter().all(|name| self.objects.contains_key(name))
+    }
+
+    /// The same with all schemas that there are.
+    #[must_use]
+    pub(crate) fn with_schemas(&self, all: impl Iterator<Item = (Name, Object)>) -> Self {
+        let mut next = Self { knows_schemas: true, ..self.next() };
+        next.objects.extend(all);
+        next
+    }
+
+    /// Whether there is a schema of this name that SQL has made. One that another object has made for the same database may not be known yet.
+    pub(crate) fn knows_schema(&self, name: &str) -> Result<bool, SqlError> {
+        let is_known = self.objects.contains_key(&Name::of_schema(name));
+        if self.knows_schemas { Ok(is_known) } else { self.has_schema(name) }
+    }
+
+    /// The same, where the database is asked for one that is not known.
+    pub(crate) fn has_schema(&self, name: &str) -> Result<bool, SqlError> {
+        let name = Name::of_schema(name);
+        if self.objects.contains_key(&name) || self.gone.contains(&name) {
+            return Ok(self.objects.contains_key(&name));
+        }
+        let source = self.source.as_ref().and_then(Weak::upgrade);
+        source.map_or(Ok(false), |source| Ok(source.schemas()?.contains(&name)))
+    }
+
+    /// The objects in a schema that were named.
+    pub(crate) fn in_schema(&self, schema: &str) -> Vec<(Name, Object)> {
+        let is_in = |name: &Name| name.as_schema().is_none() && name.schema() == schema;
+        self.objects
+            .iter()
+            .filter(|(name, _)| is_in(name))
+            .map(|(name, object)| (name.clone(), object.clone()))
+            .collect()
+    }
+
     /// What this name is known to stand for: nothing where it was not named yet.
-    pub(crate) fn known(&self, name: &str) -> Option<Object> {
+    pub(crate) fn known(&self, name: &Name) -> Option<Object> {
         self.objects.get(name).cloned()
     }
 
     /// All objects, in the order of their names.
     pub(crate) fn objects(&self) -> Result<Vec<Object>, SqlError> {
-        let mut names: std::collections::BTreeSet<_> = self.objects.keys().cloned().collect();
+        let mut names: std::collections::BTreeSet<Name> = self.objects.keys().cloned().collect();
         if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {
             names.extend(source.names()?);
         }
@@ -466,17 +538,17 @@ impl Catalog {
     }
 
     /// The table of this name, if there is one.
-    pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError> {
+    pub(crate) fn find(&self, name: &Name) -> Result<Option<Arc<Table>>, SqlError> {
         Ok(self.object(name)?.and_then(|object| object.table().cloned()))
     }
 
-    pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
+    pub(crate) fn table(&self, name: &Name) -> Result<Arc<Table>, SqlError> {
         let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
         self.find(name)?.ok_or_else(missing)
     }
 
     /// The sequence of this name.
-    pub(crate) fn sequence(&self, name: &str) -> Result<Arc<Sequence>, SqlError> {
+    pub(crate) fn sequence(&self, name: &Name) -> Result<Arc<Sequence>, SqlError> {
         match self.object(name)? {
             Some(Object::Sequence(sequence)) => Ok(sequence),
             Some(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence"))),
@@ -485,13 +557,15 @@ impl Catalog {
     }
 
     /// Whether an object, or an index of a table that was named, has this name.
-    pub(crate) fn is_taken(&self, name: &str) -> Result<bool, SqlError> {
+    pub(crate) fn is_taken(&self, name: &Name) -> Result<bool, SqlError> {
         Ok(self.index_owner(name).is_some() || self.object(name)?.is_some())
     }
 
     /// The table that has an index of this name, among those that were named.
-    pub(crate) fn index_owner(&self, name: &str) -> Option<Arc<Table>> {
-        let has_index = |table: &&Arc<Table>| table.indexes.iter().any(|index| index.name == name);
+    pub(crate) fn index_owner(&self, name: &Name) -> Option<Arc<Table>> {
+        let has_index = |table: &&Arc<Table>| {
+            table.name.schema() == name.schema() && table.indexes.iter().any(|index| index.name == name.plain())
+        };
         self.tables().find(has_index).cloned()
     }
 
@@ -501,7 +575,7 @@ impl Catalog {
     }
 
     /// A sequence of this definition.
-    pub(crate) fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence> {
+    pub(crate) fn new_sequence(&self, name: &Name, definition: SequenceDefinition) -> Arc<Sequence> {
         match self.source.as_ref().and_then(Weak::upgrade) {
             Some(source) => source.new_sequence(name, definition),
             None => Arc::new(Sequence::new(name, definition, None)),
@@ -509,7 +583,7 @@ impl Catalog {
     }
 
     /// The sequence of a table's row numbers.
-    pub(crate) fn sequence_of_rows(&self, table: &str, number: i64) -> Arc<Sequence> {
+    pub(crate) fn sequence_of_rows(&self, table: &Name, number: i64) -> Arc<Sequence> {
         self.new_sequence(table, SequenceDefinition::of_rows(number))
     }
 
@@ -520,6 +594,6 @@ impl Catalog {
 }
 
 /// That a table or an index of this name is there already.
-pub(crate) fn taken(name: &str) -> SqlError {
+pub(crate) fn taken(name: &Name) -> SqlError {
     SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }

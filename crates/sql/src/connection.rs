@@ -12,8 +12,10 @@ use crate::database::SqlDatabase;
 use crate::datum::{Datum, OwnedDatum};
 use crate::define::{LOCK_TIMEOUT, shown_time};
 use crate::error::{SqlError, SqlState};
+use crate::gaps::AlterSequence;
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
+use crate::names::{Path, temporary_schema};
 use crate::outcome::{Notice, Outcome};
 use crate::parameters::{ClientSettings, shown_name};
 use crate::parking::Workers;
@@ -22,7 +24,7 @@ use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
 use crate::settings::Changed;
-use crate::statement::{Action, Statement};
+use crate::statement::{Action, Source, Statement};
 use crate::text::Zone;
 use crate::types::Type;
 
@@ -53,6 +55,10 @@ pub struct Connection<P: Protocol> {
     pub(crate) client: ClientSettings,
     /// The open transaction ends with the pipeline, and not with a text.
     pub(crate) is_pipelined: bool,
+    /// Where it looks for names without a schema.
+    pub(crate) path: Arc<Path>,
+    /// It has temporary tables with which something is to be done when a transaction commits.
+    pub(crate) acts_on_commit: bool,
 }
 
 impl<P: Protocol> std::fmt::Debug for Connection<P> {
@@ -95,6 +101,9 @@ impl<P: Protocol> Connection<P> {
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
         let (client, is_pipelined) = (ClientSettings::default(), false);
+        let path = Arc::new(Path { temporary: temporary_schema(slot.session), ..Path::default() });
+        session.drawn().set_path(path.clone());
+        let acts_on_commit = false;
         Ok(Self {
             database,
             session,
@@ -107,6 +116,8 @@ impl<P: Protocol> Connection<P> {
             changed,
             client,
             is_pipelined,
+            path,
+            acts_on_commit,
         })
     }
 
@@ -172,10 +183,10 @@ impl<P: Protocol> Connection<P> {
         if self.session.is_planned() {
             return self.execute_whole(&commands, (parameters.types, parameters.values), answered);
         }
-        if let ([Command::Sql(statement)], false) = (&commands[..], self.session.is_open())
-            && Control::of(statement).is_ok_and(|control| control.is_none())
+        if let ([command], false) = (&commands[..], self.session.is_open())
+            && command.is_definition()
         {
-            return self.define_alone(statement, parameters).map(answered);
+            return self.define_alone(command, parameters).map(answered);
         }
         for command in &commands {
             if commands.len() > 1 && !self.session.is_open() && command.is_set() {
@@ -196,10 +207,14 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// A definition as a transaction of its own, which is made again where it conflicts.
-    fn define_alone(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+    fn define_alone(&mut self, command: &Command, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
         let mut attempts = 0;
         loop {
-            let made = self.step(statement, parameters).and_then(|outcome| self.commit().map(|_| outcome));
+            let stepped = match command {
+                Command::Sql(statement) => self.step(statement, parameters),
+                other => self.step_own(other, parameters, true),
+            };
+            let made = stepped.and_then(|outcome| self.commit().map(|_| outcome));
             self.finish_definitions();
             match made {
                 Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE && attempts < ATTEMPTS => attempts += 1,
@@ -265,7 +280,7 @@ impl<P: Protocol> Connection<P> {
     ) -> Result<(Statement, u64), SqlError> {
         loop {
             let version = self.database.version();
-            let bound = self.bound(statement, types)?;
+            let bound = self.bound(Source::Known(statement), types)?;
             let is_plan = matches!(bound.action, Action::Run(_));
             if !is_plan || self.database.enter((&bound.tables, version), &self.slot, self.lock_timeout)? {
                 return Ok((bound, version));
@@ -327,6 +342,19 @@ impl<P: Protocol> Connection<P> {
             Command::Sql(statement) => self.step(statement, parameters),
             Command::Cursor(cursor) => self.run_cursor(cursor, (parameters.types, parameters.values), is_alone),
             Command::Copy(copy) => Err(self.fail(copy.needs_stream())),
+            Command::AlterSequence(alter) => self.alter_sequence(alter),
+        }
+    }
+
+    pub(crate) fn alter_sequence(&mut self, alter: &AlterSequence) -> Result<Outcome, SqlError> {
+        let source = Source::AlterSequence(alter);
+        match self.bound(source, &[]).map_err(|error| self.fail(error))?.action {
+            Action::Define(definition) => {
+                self.check_writable(definition.tag)?;
+                self.define(source, *definition)
+            }
+            Action::Skip { tag, notice } => Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
+            Action::Run(_) => Err(SqlError::internal("a definition has no plan")),
         }
     }
 
@@ -355,7 +383,7 @@ impl<P: Protocol> Connection<P> {
             }
             Action::Define(definition) => {
                 self.check_writable(definition.tag)?;
-                self.define(statement, *definition)
+                self.define(Source::Known(statement), *definition)
             }
             Action::Skip { tag, notice } => Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
         }
@@ -464,6 +492,7 @@ impl<P: Protocol> Connection<P> {
             "transaction_isolation" => "serializable".to_owned(),
             "transaction_read_only" if self.session.is_read_only() => "on".to_owned(),
             "transaction_read_only" => "off".to_owned(),
+            "search_path" => crate::names::shown_path(&self.path.schemas),
             _ => {
                 let mut settings = self.settings();
                 if let Some((is_first, values)) = settings.choice(name) {
@@ -505,11 +534,20 @@ impl<P: Protocol> Drop for Connection<P> {
     fn drop(&mut self) {
         self.session.roll_back();
         self.finish_definitions();
+        self.drop_temporary(&|_, _| true);
         self.session.drawn().forget_units();
     }
 }
 
 impl Command {
+    /// Whether it neither is about transactions nor has an answer of its own.
+    pub(crate) fn is_definition(&self) -> bool {
+        match self {
+            Self::Sql(statement) => Control::of(statement).is_ok_and(|control| control.is_none()),
+            other => matches!(other, Self::AlterSequence(_)),
+        }
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         matches!(self, Self::Sql(ast::Statement::Set(ast::Set::SingleAssignment { .. })))
     }

@@ -12,10 +12,11 @@ use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{new_number, publish};
 
-use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
+use crate::catalog::{Catalog, Changes, Description, Object, Schema, Source, Table};
 use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
+use crate::names::Name;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::steps::Step;
 
@@ -33,7 +34,7 @@ pub struct SqlDatabase<P: Protocol> {
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
     /// What names stand for that transactions have defined which have not ended. Who reads their rows may make those transactions conflict.
-    pending: Mutex<HashMap<String, Option<Object>>>,
+    pending: Mutex<HashMap<Name, Option<Object>>>,
     /// The last number that a sequence or a table was given.
     last_number: Mutex<i64>,
     this: Weak<Self>,
@@ -189,7 +190,8 @@ impl<P: Protocol> SqlDatabase<P> {
 
     /// A transaction is about to commit with these tables: they are there for good, unless they were only on its way.
     pub(crate) fn keep(&self, made: &[TableId], changes: &Changes) -> Result<(), SqlError> {
-        let stays = |id: &&TableId| changes.values().flatten().any(|it| it.table().is_some_and(|it| it.id == **id));
+        let kept = || changes.iter().filter(|(name, _)| !name.is_temporary()).filter_map(|(_, object)| object.as_ref());
+        let stays = |id: &&TableId| kept().any(|it| it.table().is_some_and(|it| it.id == **id));
         made.iter()
             .filter(stays)
             .try_for_each(|id| self.protocol.storage().keep_table(*id))
@@ -200,15 +202,17 @@ impl<P: Protocol> SqlDatabase<P> {
     /// them there, where nothing leads to them.
     pub(crate) fn publish(&self, made: &[TableId], changes: &Changes, before: &Changes) {
         let storage = self.protocol.storage();
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id));
         let present = |id: TableId| changes.values().flatten().filter_map(Object::table).find(move |it| it.id == id);
+        let is_temporary = |id: TableId| present(id).is_some_and(|table| table.name.is_temporary());
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id) || is_temporary(*id));
         let (mut changes_now, mut moved) = (changes.clone(), Vec::new());
         let old = before.values().flatten().filter_map(Object::table);
         for table in old.filter(|table| present(table.id).is_none()) {
             let same = changes.get(&table.name).and_then(Option::as_ref).and_then(Object::table);
-            let takes_name = same.filter(|new| new.engine.is_some() && table.engine.is_none());
+            let takes_name =
+                same.filter(|new| new.engine.is_some() && table.engine.is_none() && !new.name.is_temporary());
             let difference = "its definition was altered".to_owned();
-            let why = Arc::new(EvolutionError::Superseded { table: table.name.clone(), difference });
+            let why = Arc::new(EvolutionError::Superseded { table: table.name.key().to_owned(), difference });
             let superseded = takes_name.is_some_and(|new| storage.supersede_table((table.id, why), new.id).is_ok());
             match takes_name.filter(|_| superseded) {
                 Some(new) => moved.push(new.clone()),
@@ -231,17 +235,28 @@ impl<P: Protocol> SqlDatabase<P> {
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, HashMap<String, Option<Object>>> {
+    /// Drops temporary objects, which one session alone knows.
+    pub(crate) fn drop_temporary(&self, objects: Vec<(Name, Object)>) {
+        let ids: Vec<_> = objects.iter().filter_map(|(_, object)| object.table().map(|table| table.id)).collect();
+        let gone: Changes = objects.into_iter().map(|(name, _)| (name, None)).collect();
+        self.replace(|catalog| catalog.committed(&gone));
+        for id in &ids {
+            let _ = self.protocol.storage().drop_table(*id);
+        }
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !ids.contains(id));
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<Name, Option<Object>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A transaction is about to change what a name stands for, and others go on with what it stood for.
-    pub(crate) fn note_pending(&self, name: &str, before: Option<Object>) {
-        self.pending().entry(name.to_owned()).or_insert(before);
+    pub(crate) fn note_pending(&self, name: &Name, before: Option<Object>) {
+        self.pending().entry(name.clone()).or_insert(before);
     }
 
     /// The transaction that has changed what these names stand for has ended.
-    pub(crate) fn forget_pending<'n>(&self, names: impl Iterator<Item = &'n String>) {
+    pub(crate) fn forget_pending<'n>(&self, names: impl Iterator<Item = &'n Name>) {
         let mut pending = self.pending();
         names.for_each(|name| drop(pending.remove(name)));
     }
@@ -266,36 +281,38 @@ impl<P: Protocol> SqlDatabase<P> {
     }
 
     /// The table that is described, with the engine's part of it.
-    pub(crate) fn describe(&self, name: &str, table: Table, description: Description) -> Table {
+    pub(crate) fn describe(&self, name: &Name, table: Table, description: Description) -> Table {
         let numbers =
             description.row_numbers.map(|number| self.new_sequence(name, SequenceDefinition::of_rows(number)));
         table.described(name, description, numbers)
     }
 
-    pub(crate) fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence> {
+    pub(crate) fn new_sequence(&self, name: &Name, definition: SequenceDefinition) -> Arc<Sequence> {
         let source: Weak<dyn Source> = self.this.clone();
-        Arc::new(Sequence::new(name, definition, Some(source)))
+        // Numbers of what is temporary are not kept.
+        Arc::new(Sequence::new(name, definition, Some(source).filter(|_| !name.is_temporary())))
     }
 
     /// What a row of the definitions stands for: nothing, if it does not fit the table that is there.
-    pub(crate) fn load(&self, name: &str, kept: Kept) -> Result<Option<Object>, SqlError> {
+    pub(crate) fn load(&self, name: &Name, kept: Kept) -> Result<Option<Object>, SqlError> {
         let description = match kept {
             Kept::Other(Other::Sequence(definition)) => {
                 return Ok(Some(Object::Sequence(self.new_sequence(name, definition))));
             }
             Kept::Other(Other::View(view)) => return Ok(Some(Object::View(view.into()))),
+            Kept::Other(Other::Schema(schema)) => return Ok(Some(Object::Schema(schema.into()))),
             Kept::Other(Other::Procedure(procedure)) => return Ok(Some(Object::Procedure(procedure.into()))),
             Kept::Table(description) => description,
         };
         let named = description.engine.as_deref().map_or(Ok(None), |engine| self.of_engine(engine, true))?;
-        let table = named.map_or_else(|| self.of_engine(name, false), |table| Ok(Some(table)))?;
+        let table = named.map_or_else(|| self.of_engine(name.key(), false), |table| Ok(Some(table)))?;
         let table = table.filter(|table| definitions::fits(&description, table));
         Ok(table.map(|table| Object::Table(self.describe(name, table, description).into())))
     }
 
     /// A table that was changed by what the engine alone does: it has another index.
     pub(crate) fn refresh(&self, table: &Table) -> Result<(), SqlError> {
-        let engine = table.engine.as_ref().unwrap_or(&table.name);
+        let engine = table.engine.as_deref().unwrap_or(table.name.key());
         let Some(new) = self.of_engine(engine, true)? else { return Ok(()) };
         let new = new.described(&table.name, table.description.clone(), table.row_numbers_from.clone());
         self.replace(|catalog| catalog.with(&table.name, Object::Table(new.into())));
@@ -304,16 +321,31 @@ impl<P: Protocol> SqlDatabase<P> {
 }
 
 impl<P: Protocol> Source for SqlDatabase<P> {
-    fn names(&self) -> Result<Vec<String>, SqlError> {
+    fn names(&self) -> Result<Vec<Name>, SqlError> {
         let described = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.all())?;
         let mut names: Vec<_> = described.into_iter().map(|(name, _)| name).collect();
         // SQL lists no table with a column of a type that it does not have, and refuses it by name.
         let is_known = |name: &String| matches!(self.of_engine(name, false), Ok(Some(_)));
-        names.extend(self.protocol.storage().table_names().into_iter().filter(is_known));
+        names.extend(self.protocol.storage().table_names().into_iter().filter(is_known).map(Name::of_key));
         Ok(names)
     }
 
-    fn find(&self, name: &str) -> Result<Option<Object>, SqlError> {
+    fn schemas(&self) -> Result<Vec<Name>, SqlError> {
+        let version = self.version();
+        let names = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.schemas())?;
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        // Otherwise one of them may have gone meanwhile.
+        if catalog.version == version && !catalog.has_all_schemas(&names) {
+            let objects = names.iter().filter_map(|name| {
+                let schema = Schema { name: name.as_schema()?.to_owned() };
+                Some((name.clone(), Object::Schema(schema.into())))
+            });
+            self.put(&mut catalog, |catalog| catalog.with_schemas(objects));
+        }
+        Ok(names)
+    }
+
+    fn find(&self, name: &Name) -> Result<Option<Object>, SqlError> {
         if let Some(before) = self.pending().get(name) {
             return Ok(before.clone());
         }
@@ -324,9 +356,9 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         let loaded = known.map_or(Ok(None), |kept| self.load(name, kept))?;
         let object = match loaded {
             Some(object) => Some(object),
-            None => match self.of_engine(name, false)? {
+            None => match self.of_engine(name.key(), false)? {
                 // A table that has another name now is not there under its old one.
-                Some(table) if !self.is_claimed(name)? => Some(Object::Table(table.into())),
+                Some(table) if !self.is_claimed(name.key())? => Some(Object::Table(table.into())),
                 _ => None,
             },
         };
@@ -344,7 +376,7 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         SqlDatabase::new_number(self)
     }
 
-    fn new_sequence(&self, name: &str, definition: SequenceDefinition) -> Arc<Sequence> {
+    fn new_sequence(&self, name: &Name, definition: SequenceDefinition) -> Arc<Sequence> {
         SqlDatabase::new_sequence(self, name, definition)
     }
 

@@ -1,5 +1,6 @@
 //! How a definition is made in a transaction: `docs/sql.md`, "Definitions".
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polychron_base::TableId;
@@ -7,17 +8,19 @@ use polychron_base::clock::Duration;
 use polychron_engine::{Error, Protocol, limits};
 use sqlparser::ast;
 
-use crate::bind::NewTable;
+use crate::bind::{NewTable, folded};
 use crate::catalog::{Catalog, Object};
 use crate::connection::Connection;
 use crate::control::Modes;
-use crate::definitions::{Definitions, Kept};
+use crate::definitions::{Definitions, Kept, Step};
 use crate::error::{SqlError, SqlState};
+use crate::names::{Name, Path, no_schema};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
+use crate::procedures;
 use crate::session::{PARK_AFTER, Then};
 use crate::settings::Settings;
-use crate::statement::{Action, Definition, NewObject, Statement};
+use crate::statement::{Action, Definition, NewObject, Source, Statement};
 use crate::types::Type;
 
 /// How long a definition waits for transactions that use its tables, if nothing else is set.
@@ -37,8 +40,32 @@ fn of_copy(error: SqlError) -> SqlError {
     SqlError::new(error.state(), message)
 }
 
+/// The schemas that a definition needs to be there, and those that it drops.
+struct Schemas {
+    /// With what finds it.
+    used: Vec<(String, Step)>,
+    /// With what finds objects in it.
+    dropped: Vec<(String, Step)>,
+}
+
+impl Schemas {
+    fn of<P: Protocol>(changed: &[(Name, Option<Object>)], definitions: &Definitions<'_, P>) -> Result<Self, SqlError> {
+        let used = changed.iter().filter(|(_, object)| object.is_some());
+        let used = used.filter_map(|(name, _)| procedures::unmarked(name).kept_schema().map(str::to_owned));
+        let dropped = changed.iter().filter(|(_, object)| object.is_none());
+        let dropped = dropped.filter_map(|(name, _)| name.as_schema().map(str::to_owned));
+        let used = used.collect::<BTreeSet<_>>().into_iter();
+        Ok(Self {
+            used: used.map(|it| definitions.schema_step(&it).map(|step| (it, step))).collect::<Result<_, _>>()?,
+            dropped: dropped
+                .map(|it| definitions.content_step(&it).map(|step| (it, step)))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 /// Tables by their names, and what fills them.
-type Made = (Vec<(String, Object)>, Vec<Plan>);
+type Made = (Vec<(Name, Object)>, Vec<Plan>);
 
 /// The time that a setting is given: `None` for 0, which means without end.
 fn duration(name: &str, text: &str) -> Result<Option<Duration>, SqlError> {
@@ -87,6 +114,19 @@ fn chosen(value: &str, values: [&str; 2]) -> Option<bool> {
     }
 }
 
+/// The schemas of a path that is set.
+fn path_of(values: &[ast::Expr]) -> Result<Vec<String>, SqlError> {
+    let name = |value: &ast::Expr| match value {
+        ast::Expr::Identifier(name) => Ok(folded(name)),
+        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(name), .. }) => Ok(name.clone()),
+        other => Err(SqlError::unsupported(format!("the schema {other} in search_path"))),
+    };
+    match values {
+        [ast::Expr::Identifier(word)] if word.quote_style.is_none() && folded(word) == "default" => Ok(Path::initial()),
+        values => values.iter().map(name).collect(),
+    }
+}
+
 /// A time as PostgreSQL shows it: in the largest unit of which it is a multiple.
 pub(crate) fn shown_time(time: Option<Duration>) -> String {
     let millis = time.map_or(0, |time| time.as_millis());
@@ -106,7 +146,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Closes the tables of a definition, and then binds it to them as they are. They may have been altered before they were closed.
-    fn close(&mut self, statement: &ast::Statement, first: Definition) -> Result<Definition, SqlError> {
+    fn close(&mut self, statement: Source<'_>, first: Definition) -> Result<Definition, SqlError> {
         let (mut definition, mut closed) = (first, Vec::<TableId>::new());
         loop {
             let mut new: Vec<_> = definition.closes.iter().copied().filter(|table| !closed.contains(table)).collect();
@@ -124,19 +164,19 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Binds a statement. Where the protocol finds nothing out while a transaction is open, that stands aside.
-    pub(crate) fn bound(&mut self, statement: &ast::Statement, types: &[Type]) -> Result<Statement, SqlError> {
-        let bound = Statement::bind(&self.catalog(), statement, types, self.session.drawn());
+    pub(crate) fn bound(&mut self, statement: Source<'_>, types: &[Type]) -> Result<Statement, SqlError> {
+        let bound = Statement::of(statement, &self.catalog(), types, self.session.drawn());
         if !self.session.is_open() || !bound.as_ref().is_err_and(SqlError::is_from_inside) {
             return bound;
         }
         self.session.pause()?;
-        let bound = Statement::bind(&self.catalog(), statement, types, self.session.drawn());
+        let bound = Statement::of(statement, &self.catalog(), types, self.session.drawn());
         self.session.resume(&self.zone)?;
         bound
     }
 
     /// Makes a definition in the open transaction, which it begins where there is none.
-    pub(crate) fn define(&mut self, statement: &ast::Statement, definition: Definition) -> Result<Outcome, SqlError> {
+    pub(crate) fn define(&mut self, statement: Source<'_>, definition: Definition) -> Result<Outcome, SqlError> {
         let tag = definition.tag;
         if definition.index.is_some() && !self.session.is_open() {
             return self.create_index(statement);
@@ -148,7 +188,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Makes an index outside of a transaction, and fills it while other sessions use the table. This session is noted as one that uses it, so that ALTER waits.
-    fn create_index(&mut self, statement: &ast::Statement) -> Result<Outcome, SqlError> {
+    fn create_index(&mut self, statement: Source<'_>) -> Result<Outcome, SqlError> {
         loop {
             let version = self.database.version();
             let index = match self.bound(statement, &[])?.action {
@@ -183,10 +223,19 @@ impl<P: Protocol> Connection<P> {
 
     /// Does what SET says of constraints, replays and time-outs; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
+        if let ast::Statement::Reset(ast::ResetStatement { reset: ast::Reset::ConfigurationParameter(name) }) =
+            statement
+            && name.to_string().eq_ignore_ascii_case("search_path")
+        {
+            return Some(Ok(self.set_path(false, Path::initial(), "RESET")));
+        }
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
             return None;
         };
         let is_local = *scope == Some(ast::ContextModifier::Local);
+        if variable.to_string().eq_ignore_ascii_case("search_path") {
+            return Some(path_of(values).map(|schemas| self.set_path(is_local, schemas, "SET")));
+        }
         let words: Vec<_> = values.iter().map(|value| value.to_string().trim_matches('\'').to_lowercase()).collect();
         match (variable.to_string().to_lowercase().as_str(), &words[..]) {
             ("constraints", [names @ .., how]) if how == "deferred" || how == "immediate" => {
@@ -225,6 +274,12 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
+    fn set_path(&mut self, is_local: bool, schemas: Vec<String>, tag: &'static str) -> Outcome {
+        let path = Arc::new(Path { schemas, ..Path::clone(&self.path) });
+        self.change_settings(is_local, |settings| settings.path = path.clone());
+        Outcome::tagged(tag)
+    }
+
     fn make(&mut self, mut definition: Definition) -> Result<(), SqlError> {
         if let Some((table, index)) = definition.index.take() {
             definition.tables.push(NewTable::with_index(&table, index));
@@ -246,12 +301,13 @@ impl<P: Protocol> Connection<P> {
         let changed = definition.objects.iter().map(|(name, object)| (name.clone(), self.object(name, object.clone())));
         let changed: Vec<_> = changed.chain(made.into_iter().map(|(name, object)| (name, Some(object)))).collect();
         let definitions = Definitions::make(&self.database.protocol)?;
-        for (name, object) in &changed {
+        for (name, object) in changed.iter().filter(|(name, _)| !name.is_temporary()) {
             let own = definitions.steps(name, object.as_ref().map(Kept::of).as_ref())?;
             let first = if self.session.is_planned() { self.row_of_new(&definitions, name)? } else { Then::Nothing };
             let then = std::iter::once(first).chain(std::iter::repeat(Then::Nothing));
             steps.extend(own.into_iter().zip(then));
         }
+        let schemas = Schemas::of(&changed, &definitions)?;
         for (name, object) in changed {
             let before = self.database.catalog().known(&name);
             self.database.note_pending(&name, before.clone());
@@ -264,6 +320,7 @@ impl<P: Protocol> Connection<P> {
             let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
             self.session.put((&plan.into(), &values), then, &self.zone)?;
         }
+        self.check_schemas(schemas)?;
         for (query, error) in definition.checks {
             let statements = crate::parse::statements(&query)?;
             let bound = Statement::bind(&self.catalog(), &statements[0], &[], self.session.drawn())?;
@@ -278,7 +335,7 @@ impl<P: Protocol> Connection<P> {
 
     /// What the row of a name must be that is about to be defined, when the definition is made: a planned transaction does not find out by itself that others have defined
     /// the name since. A row may be there that stands for nothing.
-    fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &str) -> Result<Then, SqlError> {
+    fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &Name) -> Result<Then, SqlError> {
         let is_own = self.session.changes().is_some_and(|changes| changes.contains_key(name));
         if is_own || self.database.catalog().known(name).is_some() {
             return Ok(Then::Nothing);
@@ -291,13 +348,27 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
+    /// Finds the schemas of new objects, and nothing in those that are dropped: another transaction may have changed that since the statement was bound.
+    fn check_schemas(&mut self, schemas: Schemas) -> Result<(), SqlError> {
+        let used = schemas.used.into_iter().map(|(schema, step)| (step, Then::IsFound(no_schema(&schema))));
+        let dropped = schemas.dropped.into_iter().map(|(schema, step)| {
+            let message = format!("others have made objects in schema \"{schema}\"");
+            (step, Then::IsEmpty(SqlError::new(SqlState::SERIALIZATION_FAILURE, message)))
+        });
+        for ((plan, values), then) in used.chain(dropped) {
+            let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
+            self.session.put((&plan.into(), &values), then, &self.zone)?;
+        }
+        Ok(())
+    }
+
     /// Has the engine make the tables, and answers them with what their first rows come from.
     fn make_tables(&mut self, definition: &mut Definition) -> Result<Made, SqlError> {
         Definitions::make(&self.database.protocol)?;
         let (mut made, mut copies) = (Vec::new(), Vec::new());
         for NewTable { name, definition, mut description, source } in definition.tables.drain(..) {
             let (table, engine) = self.database.make_table(definition)?;
-            description.engine = (engine != name).then_some(engine);
+            description.engine = (engine != name.key()).then_some(engine);
             let table = Arc::new(self.database.describe(&name, table, description));
             table.prepare(&self.catalog())?;
             made.push((name, Object::Table(table.clone())));
@@ -309,11 +380,12 @@ impl<P: Protocol> Connection<P> {
         Ok((made, copies))
     }
 
-    fn object(&self, name: &str, new: Option<NewObject>) -> Option<Object> {
+    fn object(&self, name: &Name, new: Option<NewObject>) -> Option<Object> {
         Some(match new? {
             NewObject::Table(table, description) => Object::Table(Arc::new(table.redescribed(name, description))),
             NewObject::Sequence(of, None) => Object::Sequence(self.database.new_sequence(name, of)),
             NewObject::Sequence(of, Some(sequence)) => Object::Sequence(Arc::new(sequence.altered(name, of))),
+            NewObject::Schema(schema) => Object::Schema(schema.into()),
             NewObject::View(view) => Object::View(view.into()),
             NewObject::Procedure(procedure) => Object::Procedure(procedure.into()),
         })
@@ -336,6 +408,7 @@ impl<P: Protocol> Connection<P> {
                 if has_committed { (&script.changes, &script.before) } else { (&nothing, &nothing) };
             self.database.publish(&script.made, changes, before);
             self.database.forget_pending(script.before.keys());
+            self.note_temporary(changes);
         }
         if !self.session.is_open() {
             self.end_settings(has_committed);
@@ -344,6 +417,7 @@ impl<P: Protocol> Connection<P> {
                 let _ = sequence.save();
             }
             self.database.leave(&self.slot);
+            self.act_on_commit();
         }
     }
 }

@@ -12,11 +12,12 @@ use polychron_schema::{ColumnType as Stored, MAX_ROW_BYTES, TableDefinition};
 use serde::{Deserialize, Serialize};
 
 use crate::bind::stored;
-use crate::catalog::{Catalog, Description, Object, Table, View};
+use crate::catalog::{Catalog, Description, Object, Schema, Table, View};
 use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::exec::Failure;
+use crate::names::Name;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::procedures;
@@ -49,6 +50,7 @@ pub(crate) enum Other {
     Sequence(SequenceDefinition),
     View(View),
     Procedure(procedures::Procedure),
+    Schema(Schema),
 }
 
 impl Kept {
@@ -57,6 +59,7 @@ impl Kept {
             Object::Table(table) => Self::Table(table.description.clone()),
             Object::Sequence(sequence) => Self::Other(Other::Sequence(sequence.definition.clone())),
             Object::View(view) => Self::Other(Other::View(View::clone(view))),
+            Object::Schema(schema) => Self::Other(Other::Schema(Schema::clone(schema))),
             Object::Procedure(procedure) => Self::Other(Other::Procedure(procedures::Procedure::clone(procedure))),
         }
     }
@@ -105,7 +108,7 @@ impl Procedure for Statements<'_> {
 fn catalog_of<P: Protocol>(protocol: &P, definition: &TableDefinition) -> Result<Option<Catalog>, SqlError> {
     let Some(id) = protocol.storage().find_table(&definition.name) else { return Ok(None) };
     let table = Table::of_engine(id, definition, &[])?;
-    Ok(Some(Catalog::default().with(&definition.name, Object::Table(table.into()))))
+    Ok(Some(Catalog::default().with(&Name::of_key(definition.name.clone()), Object::Table(table.into()))))
 }
 
 /// The same, with the table made where it is missing.
@@ -157,25 +160,54 @@ impl<'d, P: Protocol> Definitions<'d, P> {
     }
 
     /// What is known of the object of this name.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Kept>, SqlError> {
-        let outcome = self.query(&format!("SELECT definition FROM {NAME} WHERE name = $1"), &[Datum::Text(name)])?;
+    pub(crate) fn read(&self, name: &Name) -> Result<Option<Kept>, SqlError> {
+        let outcome =
+            self.query(&format!("SELECT definition FROM {NAME} WHERE name = $1"), &[Datum::Text(name.key())])?;
         let Some(Datum::Text(text)) = outcome.rows.first().map(|row| row[0].get()) else { return Ok(None) };
-        parsed(name, text).map(Some)
+        parsed(name.plain(), text).map(Some)
     }
 
     /// What is known of all objects.
-    pub(crate) fn all(&self) -> Result<Vec<(String, Kept)>, SqlError> {
+    pub(crate) fn all(&self) -> Result<Vec<(Name, Kept)>, SqlError> {
         let outcome = self.query(&format!("SELECT name, definition FROM {NAME}"), &[])?;
         let rows = outcome.rows.iter().map(|row| match (row[0].get(), row[1].get()) {
-            (Datum::Text(name), Datum::Text(text)) => Ok((name.to_owned(), parsed(name, text)?)),
+            (Datum::Text(name), Datum::Text(text)) => Ok((Name::of_key(name), parsed(name, text)?)),
             _ => Err(SqlError::internal("a definition that is no text")),
         });
         rows.collect()
     }
 
+    /// The names of all schemas.
+    pub(crate) fn schemas(&self) -> Result<Vec<Name>, SqlError> {
+        let [from, to] = Name::bounds("");
+        let text = format!("SELECT name FROM {NAME} WHERE name > $1 AND name < $2");
+        let outcome = self.query(&text, &[Datum::Text(&from), Datum::Text(&to)])?;
+        let names = outcome.rows.iter().filter_map(|row| match row[0].get() {
+            Datum::Text(name) => Some(Name::of_key(name)),
+            _ => None,
+        });
+        Ok(names.collect())
+    }
+
+    /// What finds the row of a schema.
+    pub(crate) fn schema_step(&self, schema: &str) -> Result<Step, SqlError> {
+        let find = plan(&self.catalog, &format!("SELECT name FROM {NAME} WHERE name = $1"), &[Type::Text])?;
+        Ok((find, vec![OwnedDatum::Text(Name::of_schema(schema).key().into())]))
+    }
+
+    /// What finds the rows of all objects in a schema.
+    pub(crate) fn content_step(&self, schema: &str) -> Result<Step, SqlError> {
+        let is_between = "name > $1 AND name < $2 OR name > $3 AND name < $4";
+        let find = plan(&self.catalog, &format!("SELECT name FROM {NAME} WHERE {is_between}"), &[Type::Text; 4])?;
+        let bounds = Name::bounds(schema);
+        let of_procedures = Name::bounds(procedures::key(&Name::of_key(schema)).key());
+        let bounds = bounds.into_iter().chain(of_procedures);
+        Ok((find, bounds.map(|bound| OwnedDatum::Text(bound.into())).collect()))
+    }
+
     /// What writes the row of an object, in the place of the one that there is, or removes it. The answers tell that row: a transaction that is run again compares them.
-    pub(crate) fn steps(&self, name: &str, kept: Option<&Kept>) -> Result<Vec<Step>, SqlError> {
-        let named = || OwnedDatum::Text(name.into());
+    pub(crate) fn steps(&self, name: &Name, kept: Option<&Kept>) -> Result<Vec<Step>, SqlError> {
+        let named = || OwnedDatum::Text(name.key().into());
         let delete =
             plan(&self.catalog, &format!("DELETE FROM {NAME} WHERE name = $1 RETURNING definition"), &[Type::Text])?;
         let mut steps = vec![(delete, vec![named()])];
@@ -187,7 +219,7 @@ impl<'d, P: Protocol> Definitions<'d, P> {
     }
 
     /// Writes the row of an object in a transaction of its own.
-    pub(crate) fn write(&self, name: &str, kept: &Kept) -> Result<(), SqlError> {
+    pub(crate) fn write(&self, name: &Name, kept: &Kept) -> Result<(), SqlError> {
         let steps = self.steps(name, Some(kept))?;
         let values: Vec<Vec<_>> =
             steps.iter().map(|(_, values)| values.iter().map(OwnedDatum::get).collect()).collect();

@@ -76,9 +76,11 @@ states! {
     IN_FAILED_TRANSACTION "25P02" "A statement behind an error of the same transaction.";
     DEPENDENT_OBJECTS "2BP01" "Others depend on what is to be dropped.";
     INVALID_CURSOR_NAME "34000" "There is no such cursor.";
+    INVALID_SCHEMA_NAME "3F000" "There is no such schema.";
     INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
     SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
     DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open.";
+    INSUFFICIENT_PRIVILEGE "42501" "What nobody may do.";
     SYNTAX_ERROR "42601" "The text is no statement.";
     DUPLICATE_COLUMN "42701" "Two columns of one name.";
     AMBIGUOUS_COLUMN "42702" "A name that more than one column has.";
@@ -92,7 +94,7 @@ states! {
     DATATYPE_MISMATCH "42804" "A value of another type than the place needs.";
     WRONG_OBJECT_TYPE "42809" "The name stands for another kind of object.";
     GENERATED_ALWAYS "428C9" "A value for a column that has its own.";
-    RESERVED_NAME "42939" "A name that SQL keeps for itself.";
+    RESERVED_NAME "42939" "A name that the system keeps for itself.";
     CANNOT_COERCE "42846" "There is no cast from the one type to the other.";
     UNDEFINED_FUNCTION "42883" "There is no such function or operator.";
     UNDEFINED_TABLE "42P01" "There is no such table.";
@@ -103,6 +105,7 @@ states! {
     INVALID_COLUMN_REFERENCE "42P10" "A position in ORDER BY or GROUP BY that is none, or no constraint for ON CONFLICT.";
     INDETERMINATE_DATATYPE "42P18" "A parameter whose type nothing tells.";
     INVALID_FUNCTION_DEFINITION "42P13" "A definition of a procedure that cannot be.";
+    DUPLICATE_SCHEMA "42P06" "There is a schema of this name.";
     INVALID_TABLE_DEFINITION "42P16" "A definition of a table that cannot be.";
     INVALID_OBJECT_DEFINITION "42P17" "An object that cannot be as it is defined: a view that is made of itself.";
     INVALID_FOREIGN_KEY "42830" "A foreign key that leads to no unique key.";
@@ -161,12 +164,12 @@ impl SqlError {
     /// What the engine has refused or failed with.
     #[cold]
     pub(crate) fn of_engine(error: Error) -> Self {
-        let message = error.to_string();
+        let message = crate::names::in_words(&error.to_string());
         let state = match &error {
             Error::Conflict | Error::Conflicts(_) => {
                 let message = "could not serialize access due to concurrent update";
                 return Self::new(SqlState::SERIALIZATION_FAILURE, message)
-                    .with_detail(error.to_string())
+                    .with_detail(crate::names::in_words(&error.to_string()))
                     .with_hint("The transaction might succeed if retried.");
             }
             Error::WaitsForItself(_) => {

@@ -91,7 +91,7 @@ impl Conflicts {
         }
         self.count += 1;
         if self.first.len() < TOLD {
-            self.first.push(format!("  Conflict: {abort}"));
+            self.first.push(format!("  Conflict: {}", crate::names::in_words(&abort.to_string())));
         }
     }
 
@@ -236,16 +236,16 @@ impl Out<'_> {
     fn plan(&mut self, plan: &Plan) {
         match plan {
             Plan::Query { node, .. } => self.node(node, 0),
-            Plan::Insert { table, source, .. } => self.change("Insert", &table.name, source),
+            Plan::Insert { table, source, .. } => self.change("Insert", table.name.plain(), source),
             Plan::Update { table, source, .. } => {
-                self.change("Update", &table.name, source);
+                self.change("Update", table.name.plain(), source);
                 if let Some(step) = futures::of_plan(plan) {
                     self.lines.insert(1, format!("  Future: {}", table.columns[step.column].name));
                 }
             }
-            Plan::Delete { table, source, .. } => self.change("Delete", &table.name, source),
+            Plan::Delete { table, source, .. } => self.change("Delete", table.name.plain(), source),
             Plan::Truncate(tables) => {
-                tables.iter().for_each(|(table, source)| self.change("Truncate", &table.name, source));
+                tables.iter().for_each(|(table, source)| self.change("Truncate", table.name.plain(), source));
             }
             Plan::Analyze(analyzed) => self.plan(&analyzed.plan),
             Plan::Call(call) => {

@@ -11,6 +11,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use crate::copy::Copy;
 use crate::cursors::CursorCommand;
 use crate::error::{SqlError, SqlState};
+use crate::gaps::AlterSequence;
 
 /// How deeply expressions and queries may nest. The parser, the binder and the evaluation go down as deep.
 const DEPTH: usize = 200;
@@ -272,13 +273,16 @@ pub(crate) enum Command {
     Sql(ast::Statement),
     Cursor(CursorCommand),
     Copy(Box<Copy>),
+    AlterSequence(Box<AlterSequence>),
 }
 
 /// The statements of a text that are the parser's alone.
 pub(crate) fn statements(text: &str) -> Result<Vec<ast::Statement>, SqlError> {
     let commands = commands(text)?.into_iter().map(|command| match command {
         Command::Sql(statement) => Ok(statement),
-        Command::Cursor(_) | Command::Copy(_) => Err(SqlError::unsupported("this statement in this place")),
+        Command::Cursor(_) | Command::Copy(_) | Command::AlterSequence(_) => {
+            Err(SqlError::unsupported("this statement in this place"))
+        }
     });
     commands.collect()
 }
@@ -306,6 +310,12 @@ fn command(parser: &mut Parser<'_>) -> Result<Command, SqlError> {
     }
     if parser.parse_keyword(Keyword::COPY) {
         return Ok(Command::Copy(Copy::parse(parser)?.into()));
+    }
+    if let Some(alter) = AlterSequence::parse(parser).map_err(error_of)? {
+        return Ok(Command::AlterSequence(alter.into()));
+    }
+    if let Some(statement) = crate::gaps::statement(parser).map_err(error_of)? {
+        return Ok(Command::Sql(statement));
     }
     match &parser.peek_token_ref().token {
         Token::Word(word) if word.keyword == Keyword::VACUUM => vacuum(parser).map(Command::Sql),
@@ -363,6 +373,9 @@ fn vacuum(parser: &mut Parser<'_>) -> Result<ast::Statement, SqlError> {
 #[cold]
 fn known_gap(text: &str, error: SqlError) -> SqlError {
     let words: Vec<_> = text.split_whitespace().map(str::to_ascii_lowercase).collect();
+    if words.first().is_some_and(|word| word == "do") {
+        return SqlError::unsupported("the statement DO");
+    }
     match words.windows(3).any(|words| words == ["where", "current", "of"]) {
         true => SqlError::unsupported("WHERE CURRENT OF"),
         false => error,

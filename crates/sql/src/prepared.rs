@@ -18,6 +18,7 @@ use crate::control::Control;
 use crate::cursors::CursorCommand;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::names::Path;
 use crate::outcome::Tag;
 use crate::parameters::shown_name;
 use crate::parse::{self, Command};
@@ -46,6 +47,8 @@ pub(crate) struct Bound {
     tables: Vec<TableId>,
     /// The session that has bound it: numbers of sequences are drawn for that.
     session: u64,
+    /// Where names without a schema were looked for.
+    path: Arc<Path>,
 }
 
 /// A statement that is executed often, with other parameters each time.
@@ -200,7 +203,7 @@ impl<P: Protocol> Connection<P> {
                 let columns = cursor.map(|cursor| cursor.columns.iter().map(|(name, of)| column(name, *of)).collect());
                 Other::Shows(columns.unwrap_or_default())
             }
-            Some(Command::Cursor(_)) => Other::Plain,
+            Some(Command::Cursor(_) | Command::AlterSequence(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
                 _ => Other::Plain,
@@ -227,7 +230,7 @@ impl<P: Protocol> Connection<P> {
 
     /// Whether a bound statement may run as it is; then the tables are in use.
     fn may_run(&self, bound: &Bound) -> bool {
-        let is_own = bound.session == self.slot.session && !self.has_defined();
+        let is_own = bound.session == self.slot.session && Arc::ptr_eq(&bound.path, &self.path) && !self.has_defined();
         is_own && self.database.enter_again((&bound.tables, bound.number, bound.version), &self.slot)
     }
 
@@ -314,7 +317,8 @@ impl<P: Protocol> Connection<P> {
         let columns = plan.columns().iter();
         let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
-        let bound = Arc::new(Bound { plan, parameters, columns, number, version, tables, session });
+        let path = self.path.clone();
+        let bound = Arc::new(Bound { plan, parameters, columns, number, version, tables, session, path });
         if types.is_empty() && !self.has_defined() {
             self.cache.keep(&text.into(), &bound);
         }

@@ -17,6 +17,7 @@ use crate::catalog::{ForeignKey, Source};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::Check;
+use crate::names::{Name, Path};
 use crate::procedures::Unit;
 use crate::steps::Step;
 use crate::types::Type;
@@ -41,7 +42,7 @@ pub(crate) struct SequenceDefinition {
     pub(crate) first: i64,
     pub(crate) cycles: bool,
     /// The table and the column with which it goes.
-    pub(crate) owner: Option<(String, String)>,
+    pub(crate) owner: Option<(Name, String)>,
     /// It belongs to an identity column.
     pub(crate) is_internal: bool,
 }
@@ -49,7 +50,7 @@ pub(crate) struct SequenceDefinition {
 /// A sequence.
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) definition: SequenceDefinition,
     state: Arc<Mutex<State>>,
 }
@@ -99,14 +100,14 @@ pub(crate) fn greatest_of(of: Type) -> i64 {
 }
 
 impl Sequence {
-    pub(crate) fn new(name: &str, definition: SequenceDefinition, source: Option<Weak<dyn Source>>) -> Self {
+    pub(crate) fn new(name: &Name, definition: SequenceDefinition, source: Option<Weak<dyn Source>>) -> Self {
         let state = State { source, is_known: false, last: None, granted: None, stored: None, is_unsaved: false };
-        Self { name: name.to_owned(), definition, state: Arc::new(Mutex::new(state)) }
+        Self { name: name.clone(), definition, state: Arc::new(Mutex::new(state)) }
     }
 
     /// The same sequence under another name or with other bounds.
-    pub(crate) fn altered(&self, name: &str, definition: SequenceDefinition) -> Self {
-        Self { name: name.to_owned(), definition, state: self.state.clone() }
+    pub(crate) fn altered(&self, name: &Name, definition: SequenceDefinition) -> Self {
+        Self { name: name.clone(), definition, state: self.state.clone() }
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, SqlError> {
@@ -138,6 +139,11 @@ impl Sequence {
     /// Finds out where it is, before a transaction asks.
     pub(crate) fn find(&self) -> Result<(), SqlError> {
         self.state().map(drop)
+    }
+
+    /// The last number that it has given out.
+    pub(crate) fn last(&self) -> Result<Option<i64>, SqlError> {
+        Ok(self.state()?.last)
     }
 
     /// Asks the database for numbers before they are needed, where fewer than half a block are left.
@@ -259,7 +265,9 @@ pub(crate) struct Drawn {
     /// Transactions are planned, and run elsewhere: once their numbers are drawn, each run is given the same.
     is_planned: bool,
     /// Procedures that are bound, each with the version of the catalog that it is bound to.
-    units: Mutex<HashMap<String, (u64, Arc<Unit>)>>,
+    units: Mutex<HashMap<Name, (u64, Arc<Unit>)>>,
+    /// Where the session looks for names without a schema.
+    path: Mutex<Arc<Path>>,
     /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
     is_used: AtomicBool,
 }
@@ -346,18 +354,28 @@ const UNITS: usize = 256;
 
 impl Drawn {
     /// A procedure that is bound to the catalog of this version.
-    pub(crate) fn unit(&self, name: &str, version: u64) -> Option<Arc<Unit>> {
+    pub(crate) fn unit(&self, name: &Name, version: u64) -> Option<Arc<Unit>> {
         let units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
         units.get(name).filter(|(own, _)| *own == version).map(|(_, unit)| unit.clone())
     }
 
     /// Keeps a procedure that is bound. Its statements lead back here, so it is forgotten with the connection.
-    pub(crate) fn keep_unit(&self, name: &str, version: u64, unit: &Arc<Unit>) {
+    pub(crate) fn keep_unit(&self, name: &Name, version: u64, unit: &Arc<Unit>) {
         let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
         units.retain(|_, (own, _)| *own == version);
         if units.len() < UNITS {
-            units.insert(name.to_owned(), (version, unit.clone()));
+            units.insert(name.clone(), (version, unit.clone()));
         }
+    }
+
+    pub(crate) fn path(&self) -> Arc<Path> {
+        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets where names are looked for. What is bound to the old path is forgotten.
+    pub(crate) fn set_path(&self, path: Arc<Path>) {
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path;
+        self.forget_units();
     }
 
     pub(crate) fn forget_units(&self) {

@@ -3,10 +3,13 @@
 //! A rollback undoes each SET of the transaction, and a return to a savepoint those behind it. SET LOCAL hides what holds outside of the transaction until
 //! that ends; a SET behind it changes both.
 
+use std::sync::Arc;
+
 use polychron_base::clock::Duration;
 use polychron_engine::Protocol;
 
 use crate::connection::Connection;
+use crate::names::Path;
 use crate::parameters::ClientSettings;
 
 impl Settings {
@@ -33,7 +36,7 @@ impl Settings {
 }
 
 /// The values of all settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) statement_timeout: Option<Duration>,
@@ -43,12 +46,13 @@ pub(crate) struct Settings {
     pub(crate) park_after: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) client: ClientSettings,
+    pub(crate) path: Arc<Path>,
 }
 
 const SWITCH: [&str; 2] = ["on", "off"];
 
 /// What the open transaction has set.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changed {
     /// What holds again where it is rolled back.
     before: Option<Settings>,
@@ -57,7 +61,7 @@ pub(crate) struct Changed {
 }
 
 /// The settings at a savepoint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Saved {
     shown: Settings,
     hidden: Option<Settings>,
@@ -74,6 +78,7 @@ impl<P: Protocol> Connection<P> {
             park_after: self.session.park_after,
             idle_timeout: self.session.idle_timeout,
             client: self.client,
+            path: self.path.clone(),
         }
     }
 
@@ -86,15 +91,19 @@ impl<P: Protocol> Connection<P> {
         self.session.park_after = settings.park_after;
         self.session.idle_timeout = settings.idle_timeout;
         self.client = settings.client;
+        if !Arc::ptr_eq(&self.path, &settings.path) {
+            self.session.drawn().set_path(settings.path.clone());
+            self.path = settings.path;
+        }
     }
 
     /// Changes settings, up to the end of the open transaction where that is `is_local`.
     pub(crate) fn change_settings(&mut self, is_local: bool, change: impl Fn(&mut Settings)) {
         let mut settings = self.settings();
         if self.session.is_open() {
-            self.changed.before.get_or_insert(settings);
+            self.changed.before.get_or_insert_with(|| settings.clone());
             if is_local {
-                self.changed.hidden.get_or_insert(settings);
+                self.changed.hidden.get_or_insert_with(|| settings.clone());
             } else {
                 self.changed.hidden.iter_mut().for_each(&change);
             }
@@ -113,7 +122,7 @@ impl<P: Protocol> Connection<P> {
 
     /// The settings as they are, for [`Connection::return_to_settings`].
     pub(crate) fn save_settings(&self) -> Saved {
-        Saved { shown: self.settings(), hidden: self.changed.hidden }
+        Saved { shown: self.settings(), hidden: self.changed.hidden.clone() }
     }
 
     /// The transaction has returned to a savepoint.

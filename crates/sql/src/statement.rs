@@ -9,13 +9,15 @@ use polychron_engine::Transaction;
 use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
-use crate::bind::{Binder, NewTable, object_name};
-use crate::catalog::{Catalog, Description, Table, View, taken};
+use crate::bind::{Binder, NewTable};
+use crate::catalog::{Catalog, Description, Schema, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, execute};
 use crate::finish::finished;
+use crate::gaps::AlterSequence;
+use crate::names::Name;
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::plan::{OutputColumn, Plan};
 use crate::procedures::Procedure;
@@ -61,7 +63,7 @@ pub(crate) struct Definition {
 }
 
 /// Names with what they are to stand for, or that they stand for nothing.
-pub(crate) type NewObjects = Vec<(String, Option<NewObject>)>;
+pub(crate) type NewObjects = Vec<(Name, Option<NewObject>)>;
 
 /// What a name is to stand for.
 #[derive(Clone, Debug)]
@@ -72,6 +74,7 @@ pub(crate) enum NewObject {
     Sequence(SequenceDefinition, Option<Arc<Sequence>>),
     View(View),
     Procedure(Procedure),
+    Schema(Schema),
 }
 
 impl Definition {
@@ -89,9 +92,9 @@ impl Definition {
     }
 
     /// Says what a name stands for, in the place of what was said before.
-    pub(crate) fn set_object(&mut self, name: &str, object: Option<NewObject>) {
+    pub(crate) fn set_object(&mut self, name: &Name, object: Option<NewObject>) {
         self.objects.retain(|(own, _)| own != name);
-        self.objects.push((name.to_owned(), object));
+        self.objects.push((name.clone(), object));
     }
 }
 
@@ -105,7 +108,30 @@ pub(crate) struct Statement {
     pub(crate) tables: Vec<TableId>,
 }
 
+/// A statement as it is parsed.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'s> {
+    Known(&'s ast::Statement),
+    AlterSequence(&'s AlterSequence),
+}
+
 impl Statement {
+    pub(crate) fn of(
+        source: Source<'_>,
+        catalog: &Catalog,
+        parameters: &[Type],
+        drawn: &Arc<Drawn>,
+    ) -> Result<Self, SqlError> {
+        match source {
+            Source::Known(statement) => Self::bind(catalog, statement, parameters, drawn),
+            Source::AlterSequence(alter) => {
+                let mut binder = Binder::new(catalog, &[], drawn);
+                let action = binder.alter_sequence(alter)?;
+                Ok(Self { action, parameters: Vec::new(), tables: binder.catalog.used.into_inner() })
+            }
+        }
+    }
+
     /// Binds a statement; `parameters` are the types that the client has declared.
     pub(crate) fn bind(
         catalog: &Catalog,
@@ -155,20 +181,29 @@ impl Statement {
 fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action, SqlError> {
     let definition = match statement {
         ast::Statement::CreateTable(create) => {
-            let name = object_name(&create.name)?;
+            let name = binder.new_relation_name(&create.name, create.temporary)?;
             match skip("CREATE TABLE", &binder.catalog, &name, create.if_not_exists)? {
                 Some(skipped) => return Ok(skipped),
-                None => binder.create_table(create)?,
+                None => binder.create_table(create, name)?,
             }
         }
         ast::Statement::CreateIndex(create) => return binder.create_index(create),
-        ast::Statement::CreateSequence { temporary: false, if_not_exists, name, sequence_options } => {
-            let name = object_name(name)?;
+        ast::Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
+            let name = binder.new_relation_name(name, *temporary)?;
             match skip("CREATE SEQUENCE", &binder.catalog, &name, *if_not_exists)? {
                 Some(skipped) => return Ok(skipped),
                 None => binder.create_sequence(&name, sequence_options)?,
             }
         }
+        ast::Statement::CreateSchema {
+            schema_name, if_not_exists, or_replace: false, with, options, clone, ..
+        } if with.is_none() && options.is_none() && clone.is_none() => {
+            return binder.create_schema(schema_name, *if_not_exists);
+        }
+        ast::Statement::Drop { object_type: ast::ObjectType::Schema, names, cascade, if_exists, .. } => {
+            binder.drop_schemas(names, *cascade, *if_exists)?
+        }
+        ast::Statement::CreateExtension(create) => return binder.create_extension(create),
         ast::Statement::CreateView(create) => binder.create_view(create)?,
         ast::Statement::AlterTable(alter) => return binder.alter_table(alter),
         ast::Statement::Drop { object_type, names, cascade, if_exists, .. } => {
@@ -192,7 +227,12 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
 }
 
 /// What becomes of a definition whose name is taken: an error, or nothing where IF NOT EXISTS says so. `None`: the name is free.
-pub(crate) fn skip(tag: &'static str, catalog: &Catalog, name: &str, may_be: bool) -> Result<Option<Action>, SqlError> {
+pub(crate) fn skip(
+    tag: &'static str,
+    catalog: &Catalog,
+    name: &Name,
+    may_be: bool,
+) -> Result<Option<Action>, SqlError> {
     match catalog.is_taken(name)? {
         false => Ok(None),
         true if may_be => {

@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::parse::Command;
 use crate::plan::Plan;
 use crate::session::Then;
-use crate::statement::Action;
+use crate::statement::{Action, Source};
 use crate::types::Type;
 use polychron_engine::{Error, Protocol};
 
@@ -91,6 +91,7 @@ impl<P: Protocol> Connection<P> {
         }
         let statement = match command {
             Command::Sql(statement) => statement,
+            Command::AlterSequence(alter) => return self.alter_sequence(alter).map(Some),
             Command::Cursor(cursor) => return self.run_cursor(cursor, parameters, is_alone).map(Some),
             Command::Copy(copy) => return Err(copy.needs_stream()),
         };
@@ -114,7 +115,7 @@ impl<P: Protocol> Connection<P> {
                 self.session.begin(Modes::default(), false)?;
                 self.session.put((&plan.into(), values), Then::Answer, &self.zone).map(|()| None)
             }
-            Action::Define(definition) => self.define(statement, *definition).map(Some),
+            Action::Define(definition) => self.define(Source::Known(statement), *definition).map(Some),
             Action::Skip { tag, notice } => Ok(Some(Outcome { notices: vec![notice], ..Outcome::tagged(tag) })),
         }
     }

@@ -6,14 +6,15 @@ use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Operatio
 
 use super::changes::scope_of;
 use super::definitions::{Constraint, Draft, constraint_of};
-use super::drops::depended_on;
+use super::drops::{cascaded, depended_on};
 use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
-use super::{Binder, Scope, column_type, folded, object_name};
+use super::{Binder, Scope, Written, column_type, folded, plain_name};
 use crate::casts::Place;
 use crate::catalog::{Column, Identity, Table, taken};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::names::Name;
 use crate::outcome::Notice;
 use crate::plan::{Node, Scan};
 use crate::sequences::{BLOCK, Draw, ROW_BLOCKS};
@@ -69,9 +70,14 @@ impl Alteration {
 
 impl Binder<'_> {
     pub(crate) fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Action, SqlError> {
-        let name = object_name(&alter.name)?;
-        let Some(table) = self.catalog.find(&name)? else {
-            let message = format!("relation \"{name}\" does not exist");
+        let written = Written::of(&alter.name)?;
+        if !alter.if_exists {
+            self.catalog.check_schema(&written)?;
+        }
+        let found = self.catalog.find_written(&written)?.and_then(|(_, it)| it.table().cloned());
+        let Some(table) = found else {
+            let shown = if alter.if_exists { written.name.clone() } else { written.to_string() };
+            let message = format!("relation \"{shown}\" does not exist");
             return match alter.if_exists {
                 true => {
                     let notice = Notice::remark(SqlState::SUCCESS, format!("{message}, skipping"));
@@ -110,7 +116,7 @@ impl Binder<'_> {
             let Draft { name, mut description, objects, renames, .. } = draft;
             description.includes = includes;
             if name != table.name {
-                description.engine = Some(table.engine.clone().unwrap_or_else(|| table.name.clone()));
+                description.engine = Some(table.engine.clone().unwrap_or_else(|| table.name.key().to_owned()));
             }
             let hidden = table.columns.iter().filter(|column| column.is_hidden).cloned();
             description.columns.extend(hidden.map(|column| {
@@ -170,7 +176,10 @@ impl Binder<'_> {
             }
             Operation::RenameTable { table_name } => {
                 let (ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name)) = table_name;
-                self.rename_table(object_name(name)?, change)
+                if let Some(schema) = crate::gaps::moved_to(name) {
+                    return self.set_schema(schema, change);
+                }
+                self.rename_table(change.draft.name.beside(&plain_name(name)?), change)
             }
             Operation::RenameConstraint { old_name, new_name } => {
                 rename_constraint(&folded(old_name), &folded(new_name), change)
@@ -224,7 +233,7 @@ impl Binder<'_> {
             }
             (None, Some(text)) => {
                 let expr = crate::parse::expression(text)?;
-                let value = self.within(Scope::default(), |binder| binder.expr(&expr))?;
+                let value = self.under_public(|binder| binder.within(Scope::default(), |binder| binder.expr(&expr)))?;
                 self.cast(value, new.of, Place::Assignment)?.expr
             }
             (None, None) => Expr::NULL,
@@ -243,7 +252,7 @@ impl Binder<'_> {
         if let Constraint::Primary(named, _) | Constraint::Unique(named, _) = &constraint {
             change.is_rewritten = true;
             if let Some(name) = named.as_ref().filter(|name| change.draft.has_name(name)) {
-                return Err(taken(name));
+                return Err(taken(&change.draft.name.beside(name)));
             }
         }
         let is_check = matches!(constraint, Constraint::Check(..));
@@ -260,7 +269,7 @@ impl Binder<'_> {
             return Ok(());
         }
         if is_check && let Some(check) = change.draft.description.checks.last() {
-            let query = format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", quoted(&table), check.condition);
+            let query = format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", table.written(), check.condition);
             let message =
                 format!("check constraint \"{}\" of relation \"{table}\" is violated by some row", check.name);
             change.check(query, SqlState::CHECK_VIOLATION, message);
@@ -271,9 +280,9 @@ impl Binder<'_> {
             let same: Vec<_> = pairs().map(|(own, other)| format!("p.{other} = c.{own}")).collect();
             let query = format!(
                 "SELECT 1 FROM {} c WHERE {} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {}) LIMIT 1",
-                quoted(&table),
+                table.written(),
                 present.join(" AND "),
-                quoted(&key.parent),
+                key.parent.written(),
                 same.join(" AND ")
             );
             let message =
@@ -297,7 +306,7 @@ impl Binder<'_> {
         match operation {
             AlterColumnOperation::SetNotNull => {
                 change.draft.description.columns[at].nullable = false;
-                let query = format!("SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1", quoted(&table), quoted(&name));
+                let query = format!("SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1", table.written(), quoted(&name));
                 change.check(query, SqlState::NOT_NULL_VIOLATION, format!("{column} contains null values"));
             }
             AlterColumnOperation::DropNotNull => {
@@ -352,7 +361,7 @@ impl Binder<'_> {
         let from = change.draft.description.columns[at].of;
         let value = match using {
             Some(expr) => {
-                let scope = scope_of(&change.table.name, &change.table.columns);
+                let scope = scope_of(change.table.name.plain(), &change.table.columns);
                 self.within(scope, |binder| binder.expr(expr))?
             }
             None => crate::expr::Typed::new(change.values[at].clone(), from),
@@ -367,7 +376,7 @@ impl Binder<'_> {
         })?;
         if let Some(text) = change.draft.description.columns[at].default.clone() {
             let expr = crate::parse::expression(&text)?;
-            self.new_default(&expr, to)?;
+            self.under_public(|binder| binder.new_default(&expr, to))?;
         }
         change.values[at] = cast.expr;
         change.draft.description.columns[at].of = to;
@@ -392,9 +401,9 @@ impl Binder<'_> {
             Err(error) => return Err(error),
         };
         let (name, table) = (folded(name), change.draft.name.clone());
-        let what = format!("column {name} of table {table}");
+        let what = format!("column {name} of table {}", self.catalog.shown(&table)?);
         self.free_of_children(&what, &|key| key.parents.contains(&name), cascade, change)?;
-        let Column { default, .. } = change.draft.description.columns.remove(at);
+        change.draft.description.columns.remove(at);
         change.values.remove(at);
         let Draft { description, key, indexes, .. } = &mut change.draft;
         if key.as_ref().is_some_and(|key| key.contains(&name)) {
@@ -407,15 +416,19 @@ impl Binder<'_> {
         for key in gone {
             self.has_left(&key.parent, change)?;
         }
-        if let Some(default) = default {
-            self.drop_owned(&table, &default, &mut change.definition)?;
+        for (sequence, _) in self.owned_sequences(&change.table)?.into_iter().filter(|(_, column)| *column == name) {
+            change.draft.description.owned.retain(|own| *own != sequence.name);
+            let mut details = Vec::new();
+            let going = [table.clone()];
+            self.drop_sequence(&sequence, &going, (cascade, &mut details), &mut change.definition)?;
+            cascaded(&what, &details, cascade, &mut change.definition)?;
         }
         change.is_rewritten = true;
         Ok(())
     }
 
     /// A foreign key has gone: its parent is told if it was the last one to it.
-    fn has_left(&self, parent: &str, change: &mut Alteration) -> Result<(), SqlError> {
+    fn has_left(&self, parent: &Name, change: &mut Alteration) -> Result<(), SqlError> {
         let Alteration { draft, definition, .. } = change;
         if draft.description.foreign.iter().any(|key| key.parent == *parent) {
             return Ok(());
@@ -442,7 +455,8 @@ impl Binder<'_> {
             let Some(child) = self.catalog.find(&child)? else { continue };
             let mut description = change.definition.described(&child);
             let gone = description.foreign.extract_if(.., |key| key.parent == own && is_meant(key));
-            let gone: Vec<_> = gone.map(|key| format!("constraint {} on table {}", key.name, child.name)).collect();
+            let shown = self.catalog.shown(&child.name)?;
+            let gone: Vec<_> = gone.map(|key| format!("constraint {} on table {shown}", key.name)).collect();
             if gone.is_empty() {
                 continue;
             }
@@ -493,7 +507,7 @@ impl Binder<'_> {
                 change.definition.notices.push(notice);
                 return Ok(());
             };
-            let what = format!("constraint {name} on table {table}");
+            let what = format!("constraint {name} on table {}", self.catalog.shown(&table)?);
             let is_same = |parents: &[String]| parents.len() == key.len() && key.iter().all(|it| parents.contains(it));
             self.free_of_children(&what, &|it| is_same(&it.parents), cascade, change)?;
             let of = &mut change.draft;

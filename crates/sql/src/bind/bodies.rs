@@ -112,7 +112,7 @@ impl Compiler<'_, '_, '_> {
     }
 
     fn parameters(&mut self, procedure: &Procedure, routine: &mut Routine) {
-        let label: Arc<str> = procedure.name.as_str().into();
+        let label: Arc<str> = procedure.name.plain().into();
         if !self.is_sql {
             let field = Field { name: "found".to_owned(), slot: crate::procedures::tree::FOUND, of: Type::Bool.into() };
             self.declare(None, "found", field, false);

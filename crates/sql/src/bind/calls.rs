@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::aggregates::aggregate_kind;
 use super::expressions::{fold_array, shown};
 use super::windows::window_function;
-use super::{Binder, object_name};
+use super::{Binder, Written};
 use crate::casts::{Cast, Place};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -224,11 +224,13 @@ impl Binder<'_> {
             | "pg_get_viewdef"
             | "pg_get_function_arguments"
             | "pg_get_function_identity_arguments" => self.definition(name, arguments),
-            "pg_get_serial_sequence" => self.serial_sequence(arguments),
-            "to_regclass" => self.known_regclass(arguments),
+            "pg_get_serial_sequence" | "to_regclass" | "pg_table_is_visible" | "current_schema" | "current_schemas" => {
+                self.call_of_names(name, arguments)
+            }
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }
+            "uuid_generate_v4" if arguments.is_empty() => self.call("gen_random_uuid", arguments),
             "current_timestamp" => self.call("now", arguments),
             "current_date" => {
                 let now = self.call("now", arguments)?;
@@ -258,10 +260,9 @@ fn of_aggregates(call: &Call<'_>, is_star: bool) -> SqlError {
 
 /// The name of a function, which may be that of the schema `pg_catalog`.
 pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
-    match &name.0[..] {
-        [schema, name] if schema.as_ident().is_some_and(|it| super::folded(it) == "pg_catalog") => {
-            name.as_ident().map(super::folded).ok_or_else(|| SqlError::unsupported(format!("the name {name}")))
-        }
-        _ => object_name(name),
+    let written = Written::of(name)?;
+    match written.schema.as_deref() {
+        None | Some("public" | "pg_catalog") => Ok(written.name),
+        Some(schema) => Err(SqlError::unsupported(format!("the function {schema}.{}", written.name))),
     }
 }

@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::joins::{Source, filtered, kept_by_keys};
 use super::query::null;
-use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use super::{Binder, Scope, ScopeColumn, Written, folded, plain_name};
 use crate::casts::Place;
 use crate::catalog::{Column, Identity, Object, Table};
 use crate::error::{SqlError, SqlState};
@@ -22,7 +22,7 @@ impl Binder<'_> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported(format!("INSERT INTO {}", insert.table)));
         };
-        let table = self.catalog.table(&object_name(name)?)?;
+        let table = self.catalog.written_table(name)?;
         if insert.or.is_some() || insert.replace_into || !insert.assignments.is_empty() {
             return Err(SqlError::unsupported("this form of INSERT"));
         }
@@ -36,7 +36,7 @@ impl Binder<'_> {
             Some(query) => self.insert_source(&targets, query)?,
         };
         let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
-        let named = alias.as_deref().unwrap_or(&table.name);
+        let named = alias.as_deref().unwrap_or(table.name.plain());
         let on_conflict = match &insert.on {
             None => OnConflict::Fail,
             Some(ast::OnInsert::OnConflict(on)) => self.on_conflict(&table, named, on)?,
@@ -49,11 +49,11 @@ impl Binder<'_> {
 
     /// The CHECKs of a table, over all of its columns.
     pub(super) fn checks(&mut self, table: &Table) -> Result<Vec<Condition>, SqlError> {
-        let scope = scope_of(&table.name, &table.columns);
+        let scope = scope_of(table.name.plain(), &table.columns);
         let bound = table.checks.iter().map(|check| {
             let expr = crate::parse::expression(&check.condition)?;
             let bind = |binder: &mut Self| binder.within(scope.clone(), |binder| binder.condition(&expr, "CHECK"));
-            let holds = self.without_variables(bind)?;
+            let holds = self.under_public(bind)?;
             Ok(Condition { name: check.name.clone(), holds })
         });
         bound.collect()
@@ -87,7 +87,7 @@ impl Binder<'_> {
         }
         let mut targets = Vec::new();
         for name in names {
-            let position = target(table, &object_name(name)?)?;
+            let position = target(table, &plain_name(name)?)?;
             if targets.contains(&position) {
                 let message = format!("column \"{}\" specified more than once", table.columns[position].name);
                 return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
@@ -128,19 +128,19 @@ impl Binder<'_> {
         columns: &[ast::Ident],
         is_to: bool,
     ) -> Result<Plan, SqlError> {
-        let name = object_name(name)?;
-        let kind = match self.catalog.object(&name)? {
-            Some(Object::View(_)) => Some("view"),
-            Some(Object::Sequence(_)) => Some("sequence"),
+        let written = Written::of(name)?;
+        let kind = match self.catalog.find_written(&written)? {
+            Some((_, Object::View(_))) => Some("view"),
+            Some((_, Object::Sequence(_))) => Some("sequence"),
             _ => None,
         };
         if let Some(kind) = kind {
-            let message = format!("cannot copy {} {kind} \"{name}\"", if is_to { "from" } else { "to" });
+            let message = format!("cannot copy {} {kind} \"{}\"", if is_to { "from" } else { "to" }, written.name);
             let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
             let has_rows = is_to && kind == "view";
             return Err(if has_rows { error.with_hint("Try the COPY (SELECT ...) TO variant.") } else { error });
         }
-        let table = self.catalog.table(&name)?;
+        let table = self.catalog.written_table(name)?;
         let names: Vec<_> = columns.iter().map(|column| ast::ObjectName::from(vec![column.clone()])).collect();
         let columns = self.insert_targets(&table, &names)?;
         if is_to {
@@ -197,13 +197,13 @@ impl Binder<'_> {
             None => Ok(null()),
             Some(text) => {
                 let expr = crate::parse::expression(text)?;
-                self.without_variables(|binder| binder.within(Scope::default(), |binder| binder.expr(&expr)))
+                self.under_public(|binder| binder.within(Scope::default(), |binder| binder.expr(&expr)))
             }
         }
     }
 
     /// A value as one of a column.
-    fn assigned(&mut self, table: &Table, column: usize, value: Typed) -> Result<Expr, SqlError> {
+    pub(super) fn assigned(&mut self, table: &Table, column: usize, value: Typed) -> Result<Expr, SqlError> {
         let (name, of) = (&table.columns[column].name, table.columns[column].of);
         let from = value.base();
         let cast = self.cast(value, of, Place::Assignment).map_err(|error| {
@@ -238,49 +238,14 @@ impl Binder<'_> {
         Ok(Plan::Update { table, source, is_joined: from.is_some(), set, checks, keys, returning })
     }
 
-    /// The columns that are set, and their new values.
-    fn assignments(
-        &mut self,
-        table: &Table,
-        scope: &Scope,
-        assignments: &[ast::Assignment],
-    ) -> Result<(Vec<usize>, Vec<Expr>), SqlError> {
-        let (mut set, mut values) = (Vec::new(), Vec::new());
-        for assignment in assignments {
-            let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
-                return Err(SqlError::unsupported("SET of several columns at once"));
-            };
-            let position = target(table, &object_name(name)?)?;
-            if set.contains(&position) {
-                let name = &table.columns[position].name;
-                let message = format!("multiple assignments to same column \"{name}\"");
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-            }
-            let is_default_given = matches!(&assignment.value, ast::Expr::Identifier(name) if is_default(name));
-            if table.columns[position].identity == Some(Identity::Always) && !is_default_given {
-                let message = format!("column \"{}\" can only be updated to DEFAULT", table.columns[position].name);
-                return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message));
-            }
-            let value = match &assignment.value {
-                ast::Expr::Identifier(name) if is_default(name) => self.default(table, position)?,
-                value => self.within(scope.clone(), |binder| {
-                    binder.place = "UPDATE";
-                    binder.expr(value)
-                })?,
-            };
-            values.push(self.assigned(table, position, value)?);
-            set.push(position);
-        }
-        Ok((set, values))
-    }
-
     /// Deletions of all rows.
     pub(crate) fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Action, SqlError> {
         if truncate.partitions.is_some() {
             return Err(SqlError::unsupported(truncate));
         }
         let cascades = truncate.cascade == Some(ast::CascadeOption::Cascade);
-        let mut names = truncate.table_names.iter().map(|it| object_name(&it.name)).collect::<Result<Vec<_>, _>>()?;
+        let named = truncate.table_names.iter().map(|it| Ok(self.catalog.table_within(&it.name)?.name.clone()));
+        let mut names = named.collect::<Result<Vec<_>, SqlError>>()?;
         let (mut tables, mut at, mut notices) = (Vec::new(), 0, Vec::new());
         while let Some(name) = names.get(at).cloned() {
             let table = self.catalog.table(&name)?;
@@ -354,9 +319,9 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = factor else {
             return Err(SqlError::unsupported(format!("a change of {factor}")));
         };
-        let table = self.catalog.table(&object_name(name)?)?;
+        let table = self.catalog.written_table(name)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
-        let scope = scope_of(alias.as_deref().unwrap_or(&table.name), &table.columns);
+        let scope = scope_of(alias.as_deref().unwrap_or(table.name.plain()), &table.columns);
         Ok((table, scope))
     }
 
@@ -430,7 +395,7 @@ pub(super) fn scope_of(named: &str, columns: &[Column]) -> Scope {
     Scope::of(columns.iter().map(column))
 }
 
-fn target(table: &Table, name: &str) -> Result<usize, SqlError> {
+pub(super) fn target(table: &Table, name: &str) -> Result<usize, SqlError> {
     let missing = || {
         let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -439,6 +404,6 @@ fn target(table: &Table, name: &str) -> Result<usize, SqlError> {
 }
 
 /// The parser takes the keyword to be a name.
-fn is_default(name: &ast::Ident) -> bool {
+pub(super) fn is_default(name: &ast::Ident) -> bool {
     name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default")
 }

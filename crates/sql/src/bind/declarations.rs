@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::Written;
 use super::bodies::{Compiler, syntax};
 use super::column_type;
 use super::variables::{Field, Fields, Variable, What};
@@ -65,17 +66,17 @@ impl Compiler<'_, '_, '_> {
     }
 
     fn declared(&mut self, of: &DeclaredType) -> Result<Declared, SqlError> {
-        let row_of = |compiler: &Self, table: &str| {
-            let table = compiler.binder.catalog.table(table)?;
+        let row_of = |compiler: &Self, table: &Written| {
+            let table = compiler.binder.catalog.named_table(table)?;
             let columns = table.visible().map(|(_, column)| (column.name.clone(), column.of));
             Ok::<_, SqlError>(Declared::Row(columns.collect()))
         };
         match of {
             DeclaredType::Record => Ok(Declared::Record),
-            DeclaredType::RowOf(table) => row_of(self, table),
+            DeclaredType::RowOf(table) => row_of(self, &Written::of_parts(vec![table.clone()])?),
             DeclaredType::Plain(of) => match (column_type(of), of) {
                 (Err(error), ast::DataType::Custom(name, _)) if error.state() == SqlState::UNDEFINED_OBJECT => {
-                    super::object_name(name).and_then(|table| row_of(self, &table)).map_err(|_| error)
+                    Written::of(name).and_then(|table| row_of(self, &table)).map_err(|_| error)
                 }
                 (known, _) => known.map(Declared::Value),
             },
@@ -89,7 +90,7 @@ impl Compiler<'_, '_, '_> {
                     return Ok(Declared::Value(field.0.of));
                 }
                 let Some(table) = first else { return Err(syntax(format!("\"{name}\" is not a known variable"))) };
-                let table = self.binder.catalog.table(table)?;
+                let table = self.binder.catalog.named_table(&Written::of_parts(vec![table.to_owned()])?)?;
                 let column = table.visible().find(|(_, column)| column.name == *name);
                 let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
                 let missing = || SqlError::new(SqlState::UNDEFINED_COLUMN, message);

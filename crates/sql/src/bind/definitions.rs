@@ -7,12 +7,13 @@ use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::changes::scope_of;
 use super::indexes::{DraftIndex, KeyColumns, check_key};
-use super::{Binder, Recorded, Scope, column_type, folded, object_name};
+use super::{Binder, Recorded, Scope, column_type, folded};
 use crate::casts::Place;
 use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, ROW_NUMBER, Table};
 use crate::computed::is_own_name;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::names::Name;
 use crate::plan::{Node, Scan};
 use crate::statement::{Definition, NewObject, NewObjects};
 use crate::types::{Bound, ColumnType, Type};
@@ -20,7 +21,7 @@ use crate::types::{Bound, ColumnType, Type};
 /// A table to be made: for the engine, and what SQL alone knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) definition: TableDefinition,
     pub(crate) description: Description,
     /// Its first rows.
@@ -31,7 +32,7 @@ impl NewTable {
     /// The same table with one more index, and its rows.
     pub(crate) fn with_index(table: &std::sync::Arc<Table>, index: IndexDefinition) -> Self {
         let name = table.name.clone();
-        let definition = table.definition.clone().with_name(name.clone()).with_index(index);
+        let definition = table.definition.clone().with_name(name.key()).with_index(index);
         let source = Some(Node::Scan(Scan::whole(table)));
         Self { name, definition, description: table.description.clone(), source }
     }
@@ -40,7 +41,7 @@ impl NewTable {
 /// A table as it is to be, while its definition is put together.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    pub(super) name: String,
+    pub(super) name: Name,
     pub(super) description: Description,
     /// The primary key's columns by their names: none where rows have hidden numbers.
     pub(super) key: Option<Vec<String>>,
@@ -84,15 +85,15 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
 pub(super) enum Constraint {
     Primary(Option<String>, Vec<String>),
     Unique(Option<String>, Vec<String>),
-    Foreign(Option<String>, ForeignKey),
+    Foreign(Option<String>, (ForeignKey, ast::ObjectName)),
     Check(Option<String>, Box<ast::Expr>),
 }
 
 impl Draft {
-    pub(super) fn new(name: &str) -> Self {
+    pub(super) fn new(name: &Name) -> Self {
         let description = Description { primary: format!("{name}_pkey"), ..Description::default() };
         let (indexes, renames, objects) = Default::default();
-        Self { name: name.to_owned(), description, key: None, indexes, renames, objects }
+        Self { name: name.clone(), description, key: None, indexes, renames, objects }
     }
 
     pub(super) fn column(&self, name: &str) -> Option<usize> {
@@ -147,7 +148,7 @@ impl Draft {
         let named = match named {
             Some(named) => named,
             None => free_name(
-                &|name| Ok(self.has_name(name) || catalog.is_taken(name)?),
+                &|name| Ok(self.has_name(name) || catalog.is_taken(&self.name.beside(name))?),
                 &format!("{}_{}_key", self.name, columns.join("_")),
             )?,
         };
@@ -172,10 +173,10 @@ impl Draft {
             }
         }
         let number = columns.len() - 1;
-        let mut keys = KeyColumns { catalog, table: &self.name, columns: &mut *columns };
+        let mut keys = KeyColumns { catalog, table: self.name.plain(), columns: &mut *columns };
         let key = self.key.as_ref().map_or_else(|| vec![number], |key| keys.of_columns(key));
         let indexes = self.indexes.iter().map(|index| keys.index(index)).collect::<Result<Vec<_>, _>>()?;
-        let mut definition = TableDefinition { key, indexes, ..TableDefinition::new(self.name.clone()) };
+        let mut definition = TableDefinition { key, indexes, ..TableDefinition::new(self.name.key()) };
         for column in columns.iter() {
             let of = stored(column.of)?;
             definition = match column.nullable {
@@ -193,10 +194,8 @@ impl Draft {
 }
 
 impl Binder<'_> {
-    pub(crate) fn create_table(&mut self, create: &ast::CreateTable) -> Result<Definition, SqlError> {
-        let name = object_name(&create.name)?;
+    pub(crate) fn create_table(&mut self, create: &ast::CreateTable, name: Name) -> Result<Definition, SqlError> {
         let unsupported = [
-            (create.temporary, "CREATE TEMPORARY TABLE"),
             (create.query.is_some(), "CREATE TABLE AS"),
             (create.like.is_some(), "CREATE TABLE LIKE"),
             (create.partition_by.is_some(), "PARTITION BY"),
@@ -206,6 +205,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(what));
         }
         let (mut draft, mut constraints) = (Draft::new(&name), Vec::new());
+        draft.description.on_commit = Self::on_commit(&name, create)?;
         for column in &create.columns {
             self.new_column(column, &mut draft, &mut constraints)?;
         }
@@ -238,7 +238,7 @@ impl Binder<'_> {
             Constraint::Primary(named, key) => draft.add_key(named, key),
             Constraint::Unique(named, key) => draft.add_unique(&self.catalog, named, key),
             Constraint::Check(named, expr) => self.add_check(draft, named, &expr),
-            Constraint::Foreign(named, key) => self.add_foreign_key(draft, named, key, definition),
+            Constraint::Foreign(named, (key, parent)) => self.add_foreign_key(draft, named, key, &parent, definition),
         }
     }
 
@@ -269,8 +269,9 @@ impl Binder<'_> {
                 ColumnOption::PrimaryKey(_) => constraints.push(Constraint::Primary(named(), vec![name.clone()])),
                 ColumnOption::Unique(_) => constraints.push(Constraint::Unique(named(), vec![name.clone()])),
                 ColumnOption::ForeignKey(key) => {
-                    let key = ForeignKey { columns: vec![name.clone()], ..foreign_of(key)? };
-                    constraints.push(Constraint::Foreign(named(), key));
+                    let (of, parent) = foreign_of(key)?;
+                    let of = ForeignKey { columns: vec![name.clone()], ..of };
+                    constraints.push(Constraint::Foreign(named(), (of, parent)));
                 }
                 ColumnOption::Check(check) => {
                     let named = named().or_else(|| check.name.as_ref().map(folded));
@@ -294,20 +295,27 @@ impl Binder<'_> {
 
     /// The text of a default, which must be one for the type.
     pub(super) fn new_default(&mut self, expr: &ast::Expr, of: ColumnType) -> Result<String, SqlError> {
-        let bound = self.within(Scope::default(), |binder| {
-            binder.place = "DEFAULT expressions";
-            binder.expr(expr)
-        })?;
+        let text = expr.to_string();
+        let of_sequence = self.default_of_sequence(&text)?;
+        let bind = |binder: &mut Self| {
+            binder.within(Scope::default(), |binder| {
+                binder.place = "DEFAULT expressions";
+                binder.expr(expr)
+            })
+        };
+        let bound = if of_sequence.is_some() { bind(self)? } else { self.for_table(bind)? };
         self.cast(bound, of, Place::Assignment)?;
-        Ok(expr.to_string())
+        Ok(of_sequence.unwrap_or(text))
     }
 
     /// Adds a CHECK. One without a name has that of the table and, where it is about one column, of the column.
     fn add_check(&mut self, draft: &mut Draft, named: Option<String>, expr: &ast::Expr) -> Result<(), SqlError> {
         let columns = &draft.description.columns;
-        let condition = self.within(scope_of(&draft.name, columns), |binder| {
-            binder.place = "check constraints";
-            binder.condition(expr, "CHECK")
+        let condition = self.for_table(|binder| {
+            binder.within(scope_of(draft.name.plain(), columns), |binder| {
+                binder.place = "check constraints";
+                binder.condition(expr, "CHECK")
+            })
         })?;
         let is_taken = |name: &str| draft.description.checks.iter().any(|check| check.name == name);
         let name = match named {
@@ -333,9 +341,11 @@ impl Binder<'_> {
         draft: &mut Draft,
         named: Option<String>,
         mut key: ForeignKey,
+        parent: &ast::ObjectName,
         definition: &mut Definition,
     ) -> Result<(), SqlError> {
-        let parent = if key.parent == draft.name { None } else { Some(self.catalog.table(&key.parent)?) };
+        let parent = self.parent_of(&draft.name, parent)?;
+        key.parent = parent.as_ref().map_or_else(|| draft.name.clone(), |parent| parent.name.clone());
         key.columns.iter().try_for_each(|name| {
             let missing = format!("column \"{name}\" referenced in foreign key constraint does not exist");
             draft.column(name).map(drop).ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, missing))
@@ -382,7 +392,7 @@ impl Binder<'_> {
 
 /// The unique keys of a table to which a foreign key may lead.
 struct Keys<'t> {
-    name: &'t str,
+    name: &'t Name,
     columns: &'t [Column],
     primary: Option<Vec<String>>,
     unique: Vec<Vec<String>>,
@@ -448,7 +458,7 @@ pub(super) fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, 
     }
 }
 
-fn foreign_of(key: &ast::ForeignKeyConstraint) -> Result<ForeignKey, SqlError> {
+fn foreign_of(key: &ast::ForeignKeyConstraint) -> Result<(ForeignKey, ast::ObjectName), SqlError> {
     use ast::ReferentialAction as Action;
     let action = |action: &Option<Action>| match action {
         None | Some(Action::NoAction) => ForeignAction::NoAction,
@@ -464,16 +474,17 @@ fn foreign_of(key: &ast::ForeignKeyConstraint) -> Result<ForeignKey, SqlError> {
         return Err(SqlError::unsupported(format!("the constraint {key}")));
     }
     let deferred = key.characteristics.is_some_and(|it| it.initially == Some(ast::DeferrableInitial::Deferred));
-    Ok(ForeignKey {
+    let of = ForeignKey {
         name: String::new(),
         columns: key.columns.iter().map(folded).collect(),
-        parent: object_name(&key.foreign_table)?,
+        parent: Name::default(),
         parents: key.referred_columns.iter().map(folded).collect(),
         on_delete: action(&key.on_delete),
         on_update: action(&key.on_update),
         deferrable: deferred || key.characteristics.is_some_and(|it| it.deferrable == Some(true)),
         deferred,
-    })
+    };
+    Ok((of, key.foreign_table.clone()))
 }
 
 fn names_of(columns: &[ast::IndexColumn]) -> Result<Vec<String>, SqlError> {

@@ -4,21 +4,33 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
 
-use super::{Binder, object_name};
+use super::alter_sequences::asks;
+use super::{Binder, Written};
 use crate::catalog::{Object, Table};
 use crate::error::{SqlError, SqlState};
+use crate::names::{Name, PUBLIC, no_schema};
 use crate::outcome::Notice;
+use crate::sequences::Sequence;
 use crate::statement::{Definition, NewObject};
+
+/// What is dropped where there are several things.
+pub(super) const SEVERAL: &str = "desired object(s)";
 
 /// That others depend on what is to be dropped.
 pub(super) fn depended_on(what: &str, details: &[String]) -> SqlError {
-    SqlError::new(SqlState::DEPENDENT_OBJECTS, format!("cannot drop {what} because other objects depend on it"))
+    let them = if what == SEVERAL { "them" } else { "it" };
+    SqlError::new(SqlState::DEPENDENT_OBJECTS, format!("cannot drop {what} because other objects depend on {them}"))
         .with_detail(details.join("\n"))
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
 /// What becomes of those that depend on what is dropped.
-fn cascaded(what: &str, details: &[String], cascade: bool, definition: &mut Definition) -> Result<(), SqlError> {
+pub(super) fn cascaded(
+    what: &str,
+    details: &[String],
+    cascade: bool,
+    definition: &mut Definition,
+) -> Result<(), SqlError> {
     let message = match details {
         [] => return Ok(()),
         _ if !cascade => return Err(depended_on(what, details)),
@@ -29,6 +41,17 @@ fn cascaded(what: &str, details: &[String], cascade: bool, definition: &mut Defi
     Ok(())
 }
 
+/// The statement that drops objects of a kind, and what one of them is called.
+fn words_of(kind: ObjectType) -> Result<(&'static str, &'static str), SqlError> {
+    Ok(match kind {
+        ObjectType::Table => ("DROP TABLE", "table"),
+        ObjectType::Index => ("DROP INDEX", "index"),
+        ObjectType::Sequence => ("DROP SEQUENCE", "sequence"),
+        ObjectType::View => ("DROP VIEW", "view"),
+        other => return Err(SqlError::unsupported(format!("the statement DROP {other}"))),
+    })
+}
+
 impl Binder<'_> {
     pub(crate) fn drop_objects(
         &mut self,
@@ -37,22 +60,34 @@ impl Binder<'_> {
         cascade: bool,
         may_be_missing: bool,
     ) -> Result<Definition, SqlError> {
-        let (tag, word) = match kind {
-            ObjectType::Table => ("DROP TABLE", "table"),
-            ObjectType::Index => ("DROP INDEX", "index"),
-            ObjectType::Sequence => ("DROP SEQUENCE", "sequence"),
-            ObjectType::View => ("DROP VIEW", "view"),
-            other => return Err(SqlError::unsupported(format!("the statement DROP {other}"))),
-        };
+        let (tag, word) = words_of(kind)?;
         let mut definition = Definition::new(tag);
-        let names = names.iter().map(object_name).collect::<Result<Vec<_>, _>>()?;
-        for name in &names {
+        let mut found = Vec::new();
+        for name in names {
+            let written = Written::of(name)?;
+            if let Some(schema) = &written.schema
+                && self.catalog.schema(schema)?.is_none()
+            {
+                let missing = no_schema(schema);
+                if !may_be_missing {
+                    return Err(missing);
+                }
+                let message = format!("{}, skipping", missing.message());
+                definition.notices.push(Notice::remark(SqlState::SUCCESS, message));
+                continue;
+            }
             let object = match kind {
-                ObjectType::Index => self.catalog.index_owner(name).map(Object::Table),
-                _ => self.catalog.object(name)?,
+                ObjectType::Index => {
+                    self.catalog.written_index(&written)?.map(|(name, table)| (name, Object::Table(table)))
+                }
+                _ => self.catalog.find_written(&written)?,
             };
-            let Some(object) = object else {
-                let missing = format!("{word} \"{name}\" does not exist");
+            found.push((written, object));
+        }
+        let names: Vec<Name> = found.iter().filter_map(|(_, found)| Some(found.as_ref()?.0.clone())).collect();
+        for (written, object) in found {
+            let Some((name, object)) = object else {
+                let missing = format!("{word} \"{written}\" does not exist");
                 if !may_be_missing {
                     let state =
                         if kind == ObjectType::Index { SqlState::UNDEFINED_OBJECT } else { SqlState::UNDEFINED_TABLE };
@@ -61,23 +96,19 @@ impl Binder<'_> {
                 definition.notices.push(Notice::remark(SqlState::SUCCESS, format!("{missing}, skipping")));
                 continue;
             };
-            match (kind, object) {
-                (ObjectType::Table, Object::Table(table)) => {
-                    self.drop_table(&table, &names, cascade, &mut definition)?
-                }
-                (ObjectType::View, Object::View(view)) => {
-                    let (what, mut details) = (format!("view {name}"), Vec::new());
-                    self.drop_views((&what, &view.views), &names, (cascade, &mut details), &mut definition)?;
+            match (kind, &object) {
+                (ObjectType::Table, Object::Table(_)) | (ObjectType::View, Object::View(_)) => {
+                    let (what, mut details) = (format!("{word} {}", self.catalog.shown(&name)?), Vec::new());
+                    self.drop_relation(&object, &names, (cascade, &mut details), &mut definition)?;
                     cascaded(&what, &details, cascade, &mut definition)?;
-                    definition.set_object(name, None);
-                    self.forget_view(&view, &names, &mut definition)?;
                 }
-                (ObjectType::Index, Object::Table(table)) => self.drop_index(&table, name, &mut definition)?,
+                (ObjectType::Index, Object::Table(table)) => {
+                    self.drop_index(table, name.plain(), &mut definition)?;
+                }
                 (ObjectType::Sequence, Object::Sequence(sequence)) => {
-                    if let Some((table, column)) = &sequence.definition.owner {
-                        self.drop_default((table, column), name, cascade, &mut definition)?;
-                    }
-                    definition.set_object(name, None);
+                    let (what, mut details) = (format!("{word} {}", self.catalog.shown(&name)?), Vec::new());
+                    self.drop_sequence(sequence, &names, (cascade, &mut details), &mut definition)?;
+                    cascaded(&what, &details, cascade, &mut definition)?;
                 }
                 _ => {
                     let message = format!("\"{name}\" is not a{} {word}", if word == "index" { "n" } else { "" });
@@ -88,43 +119,73 @@ impl Binder<'_> {
         Ok(definition)
     }
 
+    /// Drops a table or a view, and tells what else has to go that is not among `names`.
+    pub(super) fn drop_relation(
+        &mut self,
+        object: &Object,
+        names: &[Name],
+        (cascade, details): (bool, &mut Vec<String>),
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
+        match object {
+            Object::Table(table) => self.drop_table(table, names, (cascade, details), definition),
+            Object::View(view) => {
+                let what = format!("view {}", self.catalog.shown(&view.name)?);
+                self.drop_views((&what, &view.views), names, (cascade, details), definition)?;
+                definition.set_object(&view.name, None);
+                self.forget_view(view, names, definition)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn drop_table(
         &mut self,
         table: &Arc<Table>,
-        names: &[String],
-        cascade: bool,
+        names: &[Name],
+        (cascade, details): (bool, &mut Vec<String>),
         definition: &mut Definition,
     ) -> Result<(), SqlError> {
         let name = &table.name;
+        let what = format!("table {}", self.catalog.shown(name)?);
         definition.closes.push(table.id);
-        let mut details = Vec::new();
         for child in table.children.iter().filter(|child| !names.contains(child) && *child != name) {
             let Some(child) = self.catalog.find(child)? else { continue };
             let mut description = definition.described(&child);
             for key in description.foreign.iter().filter(|key| key.parent == *name) {
-                let own = format!("constraint {} on table {}", key.name, child.name);
-                let kind = if cascade { "drop cascades to" } else { "" };
-                details.push(if cascade { format!("{kind} {own}") } else { format!("{own} depends on table {name}") });
+                let own = format!("constraint {} on table {}", key.name, self.catalog.shown(&child.name)?);
+                details.push(match cascade {
+                    true => format!("drop cascades to {own}"),
+                    false => format!("{own} depends on {what}"),
+                });
             }
             description.foreign.retain(|key| key.parent != *name);
             definition.closes.push(child.id);
             definition.set_object(&child.name.clone(), Some(NewObject::Table(child, description)));
         }
-        let what = format!("table {name}");
-        self.drop_views((&what, &table.views), names, (cascade, &mut details), definition)?;
-        cascaded(&what, &details, cascade, definition)?;
+        self.drop_views((&what, &table.views), names, (cascade, details), definition)?;
         for parent in table.foreign.iter().map(|key| &key.parent).filter(|parent| !names.contains(parent)) {
             self.forget_child(name, parent, definition)?;
         }
-        for column in table.columns.iter().filter_map(|column| column.default.as_deref()) {
-            self.drop_owned(name, column, definition)?;
+        for (sequence, _) in self.owned_sequences(table)? {
+            self.drop_sequence(
+                &sequence,
+                &[names, std::slice::from_ref(name)].concat(),
+                (cascade, details),
+                definition,
+            )?;
         }
         definition.set_object(name, None);
         Ok(())
     }
 
     /// The parent has this child no more.
-    pub(super) fn forget_child(&self, child: &str, parent: &str, definition: &mut Definition) -> Result<(), SqlError> {
+    pub(super) fn forget_child(
+        &self,
+        child: &Name,
+        parent: &Name,
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
         let Some(parent) = self.catalog.find(parent)? else { return Ok(()) };
         let mut description = definition.described(&parent);
         description.children.retain(|own| own != child);
@@ -133,40 +194,37 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Drops the sequence of a default if it is the table's own.
-    pub(super) fn drop_owned(&self, table: &str, default: &str, definition: &mut Definition) -> Result<(), SqlError> {
-        let Some(name) = sequence_of(default) else { return Ok(()) };
-        if let Some(Object::Sequence(sequence)) = self.catalog.object(&name)?
-            && sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table)
-        {
-            definition.set_object(&name, None);
-        }
-        Ok(())
-    }
-
-    /// A sequence goes, and with it the default of a column.
-    fn drop_default(
+    /// A sequence goes, and with it the defaults that ask it, but for those of tables that go, too.
+    pub(super) fn drop_sequence(
         &self,
-        (table, column): (&str, &str),
-        sequence: &str,
-        cascade: bool,
+        sequence: &Sequence,
+        names: &[Name],
+        (cascade, details): (bool, &mut Vec<String>),
         definition: &mut Definition,
     ) -> Result<(), SqlError> {
-        let Some(table) = self.catalog.find(table)? else { return Ok(()) };
-        let mut description = definition.described(&table);
-        let is_of = |it: &&mut crate::catalog::Column| {
-            it.name == *column && it.default.as_deref().and_then(sequence_of).as_deref() == Some(sequence)
-        };
-        let Some(own) = description.columns.iter_mut().find(is_of) else { return Ok(()) };
-        let value = format!("default value for column {column} of table {}", table.name);
-        if !cascade {
-            let details = [format!("{value} depends on sequence {sequence}")];
-            return Err(depended_on(&format!("sequence {sequence}"), &details));
+        let (name, what) = (&sequence.name, format!("sequence {}", self.catalog.shown(&sequence.name)?));
+        for table in self.tables_asking(name)?.into_iter().filter(|table| !names.contains(&table.name)) {
+            let shown = self.catalog.shown(&table.name)?;
+            let mut description = definition.described(&table);
+            for column in description.columns.iter_mut().filter(|column| asks(column, name)) {
+                if column.identity.is_some() {
+                    let column = format!("column {} of table {shown}", column.name);
+                    let message = format!("cannot drop {what} because {column} requires it");
+                    let error = SqlError::new(SqlState::DEPENDENT_OBJECTS, message);
+                    return Err(error.with_hint(format!("You can drop {column} instead.")));
+                }
+                let value = format!("default value for column {} of table {shown}", column.name);
+                details.push(match cascade {
+                    true => format!("drop cascades to {value}"),
+                    false => format!("{value} depends on {what}"),
+                });
+                column.default = None;
+            }
+            description.owned.retain(|own| own != name);
+            definition.closes.push(table.id);
+            definition.set_object(&table.name.clone(), Some(NewObject::Table(table, description)));
         }
-        own.default = None;
-        definition.notices.push(Notice::remark(SqlState::SUCCESS, format!("drop cascades to {value}")));
-        definition.closes.push(table.id);
-        definition.set_object(&table.name.clone(), Some(NewObject::Table(table, description)));
+        definition.set_object(name, None);
         Ok(())
     }
 
@@ -186,6 +244,8 @@ impl Binder<'_> {
 }
 
 /// The name of the sequence of which a default is the next number.
-pub(super) fn sequence_of(default: &str) -> Option<String> {
-    default.strip_prefix("nextval('")?.split('\'').next().map(super::system::plain_name)
+pub(super) fn sequence_of(default: &str) -> Option<Name> {
+    let text = default.strip_prefix("nextval('")?.split('\'').next()?;
+    let Written { schema, name } = Written::of_text(text).ok()?;
+    Some(Name::new(schema.as_deref().unwrap_or(PUBLIC), &name))
 }

@@ -25,7 +25,8 @@ impl Binder<'_> {
             ast::Expr::Identifier(name) => self.column(None, &folded(name)),
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
                 [table, name] => self.column(Some(&folded(table)), &folded(name)),
-                [schema, table, name] if matches!(&*folded(schema), "public" | "pg_catalog" | "information_schema") => {
+                [schema, table, name] => {
+                    self.column_of_schema(&folded(schema), &folded(table))?;
                     self.column(Some(&folded(table)), &folded(name))
                 }
                 _ => Err(SqlError::unsupported(format!("the name {expr}"))),

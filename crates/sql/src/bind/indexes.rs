@@ -9,7 +9,7 @@ use super::changes::scope_of;
 use super::definitions::{Draft, free_name};
 use super::query::name_of;
 use super::renames::{mentions, with_name};
-use super::{Binder, Recorded, folded, object_name};
+use super::{Binder, Recorded, folded, plain_name};
 use crate::casts::Cast;
 use crate::catalog::{Column, Table};
 use crate::computed::{self, Computed};
@@ -269,7 +269,7 @@ impl Binder<'_> {
         };
         let expr = crate::parse::expression(text)?;
         let is_condition = matches!(computed, Computed::Member(_));
-        self.within(scope_of(&table.name, &table.columns), |binder| {
+        self.within(scope_of(table.name.plain(), &table.columns), |binder| {
             if !is_condition {
                 return Ok(binder.known_expr(&expr)?.expr);
             }
@@ -283,7 +283,7 @@ impl Binder<'_> {
     fn of_index(&mut self, table: &Table, expr: &ast::Expr, is_condition: bool) -> Result<Typed, SqlError> {
         let what = if is_condition { "predicate" } else { "expression" };
         self.is_mutable = false;
-        let bound = self.within(scope_of(&table.name, &table.columns), |binder| {
+        let bound = self.within(scope_of(table.name.plain(), &table.columns), |binder| {
             binder.place = if is_condition { "index predicates" } else { "index expressions" };
             match is_condition {
                 true => Ok(Typed::new(binder.condition(expr, "WHERE")?, Type::Bool)),
@@ -306,7 +306,7 @@ impl Binder<'_> {
     }
 
     pub(crate) fn create_index(&mut self, create: &ast::CreateIndex) -> Result<Action, SqlError> {
-        let table = self.catalog.table(&object_name(&create.table_name)?)?;
+        let table = self.catalog.table_within(&create.table_name)?;
         let method = create.using.as_ref().map(ast::IndexType::to_string);
         if let Some(method) = method.filter(|it| !matches!(it.to_lowercase().as_str(), "btree" | "hash")) {
             return Err(SqlError::unsupported(format!("an index of the method {method}")));
@@ -314,7 +314,7 @@ impl Binder<'_> {
         if create.nulls_distinct == Some(false) {
             return Err(SqlError::unsupported("an index with NULLS NOT DISTINCT"));
         }
-        let named = create.name.as_ref().map(object_name).transpose()?;
+        let named = create.name.as_ref().map(plain_name).transpose()?;
         let mut index = DraftIndex { is_unique: create.unique, ..DraftIndex::unique(String::new(), Vec::new()) };
         let mut names: Vec<String> = Vec::new();
         let mut is_stored = true;
@@ -342,17 +342,17 @@ impl Binder<'_> {
             Some(name) => name,
             None => {
                 let first = format!("{}_{}_idx", table.name, names.join("_"));
-                free_name(&|name| self.catalog.is_taken(name), &first)?
+                free_name(&|name| self.catalog.is_taken(&table.name.beside(name)), &first)?
             }
         };
-        if let Some(skipped) = crate::statement::skip("CREATE INDEX", &self.catalog, &index.name, create.if_not_exists)?
-        {
+        let own = table.name.beside(&index.name);
+        if let Some(skipped) = crate::statement::skip("CREATE INDEX", &self.catalog, &own, create.if_not_exists)? {
             return Ok(skipped);
         }
         let mut definition = Definition::new("CREATE INDEX");
         if is_stored && index.condition.is_none() && index.include.is_empty() {
             let mut columns = table.columns.clone();
-            let mut keys = KeyColumns { catalog: &self.catalog, table: &table.name, columns: &mut columns };
+            let mut keys = KeyColumns { catalog: &self.catalog, table: table.name.plain(), columns: &mut columns };
             definition.index = Some((table.clone(), keys.index(&index)?));
         } else {
             let mut draft = Draft::of(&table);
@@ -367,7 +367,7 @@ impl Binder<'_> {
     /// What a key of an index has, its type, and what its column is called.
     fn index_part(&mut self, table: &Table, column: &ast::IndexColumn) -> Result<(Part, ColumnType, String), SqlError> {
         if let Some(class) = &column.operator_class {
-            let name = object_name(class)?;
+            let name = plain_name(class)?;
             // Texts are sorted by their bytes.
             if !["text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops", "text_ops"].contains(&name.as_str()) {
                 return Err(SqlError::unsupported(format!("the operator class {name}")));
@@ -392,7 +392,7 @@ impl Binder<'_> {
         let (columns, predicate) = match target {
             ast::ConflictTarget::Columns { columns, predicate } => (columns, predicate),
             ast::ConflictTarget::OnConstraint(name) => {
-                let name = object_name(name)?;
+                let name = plain_name(name)?;
                 let is_meant =
                     |index: &crate::catalog::Index| index.is_unique && table.is_plain(index) && index.name == name;
                 return table.indexes.iter().position(is_meant).ok_or_else(|| {
@@ -413,7 +413,7 @@ impl Binder<'_> {
         }
         let mut given = Vec::new();
         if let Some(condition) = predicate {
-            let scope = scope_of(&table.name, &table.columns);
+            let scope = scope_of(table.name.plain(), &table.columns);
             conjuncts(self.within(scope, |binder| binder.condition(condition, "WHERE"))?, &mut given);
         }
         let rules = table.rules()?;
@@ -440,7 +440,7 @@ impl Binder<'_> {
     }
 
     fn of_target(&mut self, table: &Table, expr: &ast::Expr) -> Result<Expr, SqlError> {
-        let bound = self.within(scope_of(&table.name, &table.columns), |binder| {
+        let bound = self.within(scope_of(table.name.plain(), &table.columns), |binder| {
             binder.place = "index expressions";
             binder.known_expr(expr)
         })?;

@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, TableFactor};
 
 use super::system::Relation;
-use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use super::{Binder, Scope, ScopeColumn, Written, folded};
 use crate::catalog::Object;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -80,7 +80,7 @@ impl Binder<'_> {
             } => {
                 let is_plain = name.0.len() == 1;
                 if is_plain && let Some(bound) = self.named_query(name) {
-                    let own = object_name(name)?;
+                    let own = super::plain_name(name)?;
                     let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
                     let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                     return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
@@ -89,16 +89,17 @@ impl Binder<'_> {
                     let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
                     return Ok(Source { node, scope: scope_of(&named, columns, alias.as_ref())? });
                 }
-                if let Some(Object::View(view)) = self.catalog.object(&object_name(name)?)? {
+                if let Some((_, Object::View(view))) = self.catalog.find_written(&Written::of(name)?)? {
                     let bound = self.view(&view)?;
                     self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
                     self.catalog.named.borrow_mut().push(view.name.clone());
-                    let named = alias.as_ref().map_or_else(|| view.name.clone(), |alias| folded(&alias.name));
+                    let named =
+                        alias.as_ref().map_or_else(|| view.name.plain().to_owned(), |alias| folded(&alias.name));
                     let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                     return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
                 }
-                let table = self.catalog.table(&object_name(name)?)?;
-                let named = alias.as_ref().map_or_else(|| table.name.clone(), |alias| folded(&alias.name));
+                let table = self.catalog.written_table(name)?;
+                let named = alias.as_ref().map_or_else(|| table.name.plain().to_owned(), |alias| folded(&alias.name));
                 let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
                 let mut scope = scope_of(&named, columns.collect(), alias.as_ref())?;
                 let origins = scope.columns.iter_mut().enumerate();
@@ -230,7 +231,7 @@ impl Binder<'_> {
                 joined(left, right, Some(on), form)
             }
             ast::JoinConstraint::Using(names) => {
-                let names = names.iter().map(object_name).collect::<Result<Vec<_>, _>>()?;
+                let names = names.iter().map(super::plain_name).collect::<Result<Vec<_>, _>>()?;
                 self.join_using(left, right, &names, form)
             }
             ast::JoinConstraint::UsingAlias(..) => Err(SqlError::unsupported("an alias behind USING")),

@@ -2,7 +2,9 @@
 
 mod aggregates;
 mod alter;
+mod alter_sequences;
 mod arrays;
+mod assignments;
 mod bodies;
 mod calls;
 mod changes;
@@ -16,12 +18,14 @@ mod groups;
 mod indexes;
 mod joins;
 mod literals;
+mod naming;
 mod operators;
 mod patterns;
 mod procedures;
 mod query;
 mod records;
 mod renames;
+mod schemas;
 mod scope;
 mod sequences;
 mod sets;
@@ -39,8 +43,9 @@ use polychron_base::TableId;
 use sqlparser::ast;
 
 use crate::catalog::{Catalog, Object, Table};
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 use crate::expr::Expr;
+use crate::names::{Name, Path};
 use crate::plan::SortKey;
 use crate::sequences::Drawn;
 use crate::types::Type;
@@ -48,8 +53,9 @@ use crate::types::Type;
 pub(crate) use definitions::{NewTable, stored};
 pub(crate) use indexes::sort_key;
 pub(crate) use joins::beyond;
+pub(crate) use naming::Written;
 pub(crate) use scope::{Scope, ScopeColumn};
-pub(crate) use system::{DATABASE, Names, ROLE};
+pub(crate) use system::{DATABASE, Names, ROLE, quoted};
 pub(crate) use types::column_type;
 pub(crate) use windows::{Edge, Exclusion, Offset, Units, Window, WindowCall, WindowFunction};
 
@@ -81,7 +87,7 @@ pub(crate) struct Binder<'c> {
     /// Those of the procedure that the statement is one of.
     pub(crate) variables: Option<variables::Variables>,
     /// The views whose queries are around, the innermost one last.
-    pub(crate) views: Vec<String>,
+    pub(crate) views: Vec<Name>,
     /// Something was bound whose value may change with what is set.
     pub(crate) is_mutable: bool,
 }
@@ -96,9 +102,13 @@ pub(crate) struct Behind {
 /// A catalog, and which of its tables a statement uses.
 pub(crate) struct Recorded<'c> {
     catalog: &'c Catalog,
+    /// Where names without a schema are looked for.
+    pub(crate) path: Arc<Path>,
     pub(crate) used: RefCell<Vec<TableId>>,
     /// The names that were looked up.
-    pub(crate) named: RefCell<Vec<String>>,
+    pub(crate) named: RefCell<Vec<Name>>,
+    /// What names without a schema have stood for by the path alone: what is not in `public`.
+    pub(crate) found_by_path: RefCell<Vec<Name>>,
 }
 
 impl std::ops::Deref for Recorded<'_> {
@@ -110,20 +120,20 @@ impl std::ops::Deref for Recorded<'_> {
 }
 
 impl<'c> Recorded<'c> {
-    pub(crate) fn new(catalog: &'c Catalog) -> Self {
-        Self { catalog, used: RefCell::default(), named: RefCell::default() }
+    pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
+        Self { catalog, path, used: RefCell::default(), named: RefCell::default(), found_by_path: RefCell::default() }
     }
 
-    pub(crate) fn object(&self, name: &str) -> Result<Option<Object>, SqlError> {
+    pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {
         let object = self.catalog.object(name)?;
         self.used.borrow_mut().extend(object.as_ref().and_then(Object::table).map(|table| table.id));
         Ok(object)
     }
 
-    pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
+    pub(crate) fn table(&self, name: &Name) -> Result<Arc<Table>, SqlError> {
         let table = self.catalog.table(name)?;
         table.prepare(self.catalog)?;
-        self.named.borrow_mut().push(name.to_owned());
+        self.named.borrow_mut().push(name.clone());
         self.used.borrow_mut().push(table.id);
         Ok(table)
     }
@@ -240,7 +250,7 @@ impl Regression {
 impl<'c> Binder<'c> {
     pub(crate) fn new(catalog: &'c Catalog, parameters: &[Type], drawn: &Arc<Drawn>) -> Self {
         Self {
-            catalog: Recorded::new(catalog),
+            catalog: Recorded::new(catalog, drawn.path()),
             drawn: drawn.clone(),
             parameters: parameters.to_vec(),
             scopes: Vec::new(),
@@ -276,15 +286,10 @@ pub(crate) fn folded(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
-/// The name of an object of the schema `public`, which may be written in front of it.
-pub(crate) fn object_name(name: &ast::ObjectName) -> Result<String, SqlError> {
-    let parts: Option<Vec<_>> = name.0.iter().map(ast::ObjectNamePart::as_ident).collect();
-    match parts.as_deref() {
-        Some([name]) => Ok(folded(name)),
-        Some([schema, name]) if folded(schema) == "public" => Ok(folded(name)),
-        Some([schema, _]) => {
-            Err(SqlError::new(SqlState("3F000"), format!("schema \"{}\" does not exist", folded(schema))))
-        }
+/// A name that has no schema in front of it.
+pub(crate) fn plain_name(name: &ast::ObjectName) -> Result<String, SqlError> {
+    match &name.0[..] {
+        [one] if let Some(one) = one.as_ident() => Ok(folded(one)),
         _ => Err(SqlError::unsupported(format!("the name {name}"))),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Binder, column_type, folded, object_name};
+use super::{Binder, Written, column_type, folded};
 use crate::casts::{self, Place};
 use crate::catalog::Object;
 use crate::error::{SqlError, SqlState};
@@ -42,8 +42,13 @@ impl Binder<'_> {
 
     /// What CREATE FUNCTION defines, if its name is marked as that of a procedure.
     pub(crate) fn create_procedure(&mut self, create: &ast::CreateFunction) -> Result<Option<Definition>, SqlError> {
-        let key = object_name(&create.name)?;
-        let Some(name) = key.strip_prefix(procedures::MARK) else { return Ok(None) };
+        let written = Written::of(&create.name)?;
+        let Some(name) = written.name.strip_prefix(procedures::MARK) else { return Ok(None) };
+        let name = self.catalog.new_name(&Written { name: name.to_owned(), ..written })?;
+        if name.is_temporary() {
+            return Err(SqlError::unsupported("a temporary procedure"));
+        }
+        let key = procedures::key(&name);
         check_clauses(create)?;
         let (body, is_atomic) = body_of(create)?;
         let language = match (&create.language, is_atomic) {
@@ -66,7 +71,7 @@ impl Binder<'_> {
             },
         };
         let parameters = self.parameters(create.args.as_deref().unwrap_or_default())?;
-        let procedure = Procedure { name: name.to_owned(), parameters, language, body };
+        let procedure = Procedure { name, parameters, language, body };
         if let Some(Object::Procedure(old)) = self.catalog.object(&key)? {
             check_replaced(&old, &procedure, create.or_replace)?;
         }
@@ -124,11 +129,12 @@ impl Binder<'_> {
     ) -> Result<Definition, SqlError> {
         let mut definition = Definition::new("DROP PROCEDURE");
         for named in all {
-            let name = object_name(&named.name)?;
-            let found = match self.catalog.object(&procedures::key(&name))? {
-                Some(Object::Procedure(procedure)) => Some(procedure),
-                _ => None,
-            };
+            let written = Written::of(&named.name)?;
+            if !may_be_missing {
+                self.catalog.check_schema(&written)?;
+            }
+            let found = self.catalog.written_procedure(&written)?;
+            let name = &written;
             let mut types = None;
             if let Some(arguments) = &named.args {
                 let given = arguments.iter().filter(|it| !matches!(it.mode, Some(ast::ArgMode::Out)));
@@ -139,8 +145,8 @@ impl Binder<'_> {
                 let has_types = |types: &Vec<Type>| procedure.inputs().map(|it| it.of).eq(types.iter().copied());
                 types.as_ref().is_none_or(has_types)
             };
-            if found.as_ref().is_some_and(is_meant) {
-                definition.set_object(&procedures::key(&name), None);
+            if let Some(found) = found.filter(is_meant) {
+                definition.set_object(&procedures::key(&found.name), None);
                 continue;
             }
             let names = |of: &dyn Fn(&Type) -> String| types.iter().flatten().map(of).collect::<Vec<_>>().join(", ");
@@ -168,10 +174,11 @@ impl Binder<'_> {
 
     /// The procedure that a call names.
     pub(super) fn called(&mut self, call: &ast::Function) -> Result<Arc<Procedure>, SqlError> {
-        let name = object_name(&call.name)?;
-        match self.catalog.object(&procedures::key(&name))? {
-            Some(Object::Procedure(procedure)) => Ok(procedure),
-            _ => Err(self.no_procedure(&name, call)),
+        let written = Written::of(&call.name)?;
+        self.catalog.check_schema(&written)?;
+        match self.catalog.written_procedure(&written)? {
+            Some(procedure) => Ok(procedure),
+            None => Err(self.no_procedure(&written.to_string(), call)),
         }
     }
 
@@ -208,7 +215,7 @@ impl Binder<'_> {
                 Some(name) => procedure.parameters.iter().position(|own| own.name.as_ref() == Some(name)),
             };
             let Some(slot) = found.map(|at| &mut slots[at]).filter(|slot| slot.is_none()) else {
-                return Err(self.no_procedure(&procedure.name, call));
+                return Err(self.no_procedure(&Written::of(&call.name)?.to_string(), call));
             };
             *slot = Some(expr);
         }
@@ -218,12 +225,12 @@ impl Binder<'_> {
                 outputs.push(*given);
             }
             match (given, &parameter.default) {
-                (None, None) => return Err(self.no_procedure(&procedure.name, call)),
+                (None, None) => return Err(self.no_procedure(&Written::of(&call.name)?.to_string(), call)),
                 (Some(expr), _) => {
                     let value = self.expr(expr)?;
                     let is_castable = casts::find(value.base(), parameter.of, Place::Implicit).is_some();
                     if !is_castable {
-                        return Err(self.no_procedure(&procedure.name, call));
+                        return Err(self.no_procedure(&Written::of(&call.name)?.to_string(), call));
                     }
                     let value = self.cast(value, parameter.of.into(), Place::Implicit)?.expr;
                     inputs.extend(parameter.is_input().then_some(value));

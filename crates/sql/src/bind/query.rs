@@ -8,7 +8,7 @@ use super::groups::{Groups, determined, grouping, over_groups};
 use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
 use super::windows::{WindowCall, over_windows};
-use super::{Behind, Binder, Scope, ScopeColumn, folded, object_name};
+use super::{Behind, Binder, Scope, ScopeColumn, Written, folded};
 use crate::casts::Place;
 use crate::computed::is_own_name;
 use crate::datum::Datum;
@@ -302,7 +302,7 @@ impl Binder<'_> {
             }
             ast::SelectItem::Wildcard(_) => self.all_columns(None, list)?,
             ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                self.all_columns(Some(&object_name(name)?), list)?;
+                self.all_columns(Some(&Written::of(name)?.name), list)?;
             }
             other => return Err(SqlError::unsupported(format!("{other}"))),
         }
@@ -504,7 +504,7 @@ pub(super) fn name_of(expr: &ast::Expr) -> String {
     match expr {
         ast::Expr::Identifier(name) => folded(name),
         ast::Expr::CompoundIdentifier(parts) => parts.last().map_or_else(String::new, folded),
-        ast::Expr::Function(function) => object_name(&function.name).unwrap_or_default(),
+        ast::Expr::Function(function) => Written::of(&function.name).map_or_else(|_| String::new(), |it| it.name),
         ast::Expr::Cast { expr, data_type, .. } => match name_of(expr) {
             name if name == "?column?" => {
                 super::column_type(data_type).map_or(name, |of| of.base.internal_name().to_owned())

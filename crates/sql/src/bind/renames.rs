@@ -9,6 +9,8 @@ use super::definitions::{Draft, check_name, constraint_taken};
 use super::{Binder, folded};
 use crate::catalog::taken;
 use crate::error::{SqlError, SqlState};
+use crate::names::Name;
+use crate::sequences::SequenceDefinition;
 use crate::statement::NewObject;
 
 impl Binder<'_> {
@@ -44,6 +46,11 @@ impl Binder<'_> {
                 renamed(&mut key.parents);
             }
         }
+        for (sequence, _) in self.owned_sequences(&change.table)?.into_iter().filter(|(_, column)| *column == old) {
+            let owner = Some((table.clone(), new.to_owned()));
+            let of = SequenceDefinition { owner, ..sequence.definition.clone() };
+            change.definition.set_object(&sequence.name.clone(), Some(NewObject::Sequence(of, Some(sequence))));
+        }
         for check in &mut description.checks {
             check.condition = with_name(&check.condition, &old, new);
         }
@@ -57,10 +64,15 @@ impl Binder<'_> {
         Ok(())
     }
 
-    pub(super) fn rename_table(&mut self, new: String, change: &mut Alteration) -> Result<(), SqlError> {
+    pub(super) fn rename_table(&mut self, new: Name, change: &mut Alteration) -> Result<(), SqlError> {
         if self.catalog.is_taken(&new)? {
             return Err(taken(&new));
         }
+        self.move_table(new, change)
+    }
+
+    /// Gives a table another name, which is free, wherever its name stands.
+    pub(super) fn move_table(&mut self, new: Name, change: &mut Alteration) -> Result<(), SqlError> {
         let old = std::mem::replace(&mut change.draft.name, new.clone());
         let description = &mut change.draft.description;
         description.foreign.iter_mut().filter(|key| key.parent == old).for_each(|key| key.parent.clone_from(&new));
@@ -75,14 +87,9 @@ impl Binder<'_> {
             change.definition.closes.push(other.id);
             change.definition.set_object(&other.name.clone(), Some(NewObject::Table(other, description)));
         }
-        let defaults = change.table.columns.iter().filter_map(|column| column.default.as_deref());
-        for name in defaults.filter_map(super::drops::sequence_of) {
-            let Ok(sequence) = self.catalog.sequence(&name) else { continue };
-            let mut of = sequence.definition.clone();
-            if let Some((owner, _)) = of.owner.as_mut().filter(|(owner, _)| *owner == old) {
-                owner.clone_from(&new);
-                change.definition.set_object(&name, Some(NewObject::Sequence(of, Some(sequence))));
-            }
+        for (sequence, column) in self.owned_sequences(&change.table)? {
+            let of = SequenceDefinition { owner: Some((new.clone(), column)), ..sequence.definition.clone() };
+            change.definition.set_object(&sequence.name.clone(), Some(NewObject::Sequence(of, Some(sequence))));
         }
         Ok(())
     }

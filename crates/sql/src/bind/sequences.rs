@@ -3,11 +3,12 @@
 use sqlparser::ast::{self, SequenceOptions};
 
 use super::definitions::{Draft, free_name};
-use super::{Binder, column_type, folded, object_name};
+use super::{Binder, Written, column_type, folded};
 use crate::casts::Place;
 use crate::catalog::Column;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::names::{Name, PUBLIC};
 use crate::sequences::{BLOCK, Draw, Drawing, Sequence, SequenceDefinition, greatest_of};
 use crate::statement::{Definition, NewObject};
 use crate::types::Type;
@@ -15,7 +16,7 @@ use crate::types::Type;
 /// The integer type of a column of type `serial` and the like.
 pub(super) fn serial(of: &ast::DataType) -> Option<Type> {
     let ast::DataType::Custom(name, modifiers) = of else { return None };
-    match object_name(name).ok()?.as_str() {
+    match super::plain_name(name).ok()?.as_str() {
         "serial" | "serial4" if modifiers.is_empty() => Some(Type::Int4),
         "bigserial" | "serial8" if modifiers.is_empty() => Some(Type::Int8),
         "smallserial" | "serial2" if modifiers.is_empty() => Some(Type::Int2),
@@ -28,22 +29,63 @@ fn invalid(message: impl Into<String>) -> SqlError {
 }
 
 /// The number that an option says.
-fn number(expr: &ast::Expr) -> Result<i64, SqlError> {
+pub(super) fn number(expr: &ast::Expr) -> Result<i64, SqlError> {
     let text = expr.to_string().replace(' ', "");
     text.parse().map_err(|_| invalid(format!("invalid value of a sequence's option: {text}")))
 }
 
+/// Refuses a definition that contradicts itself.
+pub(super) fn check_definition(of: &SequenceDefinition) -> Result<(), SqlError> {
+    let end = greatest_of(of.of);
+    if of.increment == 0 {
+        return Err(invalid("INCREMENT must not be zero"));
+    }
+    let (least, greatest, start) = (of.least, of.greatest, of.start);
+    if greatest > end || greatest < -end - 1 {
+        return Err(invalid(format!("MAXVALUE ({greatest}) is out of range for sequence data type {}", of.of)));
+    }
+    if least > end || least < -end - 1 {
+        return Err(invalid(format!("MINVALUE ({least}) is out of range for sequence data type {}", of.of)));
+    }
+    if least >= greatest {
+        return Err(invalid(format!("MINVALUE ({least}) must be less than MAXVALUE ({greatest})")));
+    }
+    if start < least {
+        return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({least})")));
+    }
+    if start > greatest {
+        return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({greatest})")));
+    }
+    Ok(())
+}
+
+/// Refuses a number to go on with that is out of bounds.
+pub(super) fn check_restart(of: &SequenceDefinition, first: i64) -> Result<(), SqlError> {
+    if first < of.least {
+        let message = format!("RESTART value ({first}) cannot be less than MINVALUE ({})", of.least);
+        return Err(invalid(message));
+    }
+    if first > of.greatest {
+        let message = format!("RESTART value ({first}) cannot be greater than MAXVALUE ({})", of.greatest);
+        return Err(invalid(message));
+    }
+    Ok(())
+}
+
 impl Binder<'_> {
-    pub(crate) fn create_sequence(&mut self, name: &str, options: &[SequenceOptions]) -> Result<Definition, SqlError> {
+    pub(crate) fn create_sequence(&mut self, name: &Name, options: &[SequenceOptions]) -> Result<Definition, SqlError> {
         let of = SequenceDefinition::rising(self.catalog.new_number(), Type::Int8);
-        let sequence = self.sequence_with(of, options)?;
+        let sequence = self.sequence_with(name, of, options)?;
         let mut definition = Definition::new("CREATE SEQUENCE");
+        let owner = sequence.owner.as_ref().map(|(table, _)| table.clone());
+        self.note_owner(name, (None, owner.as_ref()), &mut definition)?;
         definition.set_object(name, Some(NewObject::Sequence(sequence, None)));
         Ok(definition)
     }
 
     fn sequence_with(
         &mut self,
+        name: &Name,
         mut of: SequenceDefinition,
         options: &[SequenceOptions],
     ) -> Result<SequenceDefinition, SqlError> {
@@ -63,34 +105,18 @@ impl Binder<'_> {
                 // What is drawn at once is not the statement's to say.
                 SequenceOptions::Cache(_) => {}
                 SequenceOptions::Cycle(no) => of.cycles = !no,
-                SequenceOptions::OwnedBy(owner) => of.owner = owner.as_ref().map(column_of).transpose()?.flatten(),
+                SequenceOptions::OwnedBy(owner) => {
+                    of.owner = owner.as_ref().map(|owner| self.owner_of(name, owner)).transpose()?.flatten();
+                }
             }
         }
         let rises = of.increment > 0;
-        if of.increment == 0 {
-            return Err(invalid("INCREMENT must not be zero"));
-        }
         let end = greatest_of(of.of);
         of.least = least.unwrap_or(if rises { 1 } else { -end - 1 });
         of.greatest = greatest.unwrap_or(if rises { end } else { -1 });
         of.start = start.unwrap_or(if rises { of.least } else { of.greatest });
         of.first = of.start;
-        let (least, greatest, start) = (of.least, of.greatest, of.start);
-        if greatest > end || greatest < -end - 1 {
-            return Err(invalid(format!("MAXVALUE ({greatest}) is out of range for sequence data type {}", of.of)));
-        }
-        if least > end || least < -end - 1 {
-            return Err(invalid(format!("MINVALUE ({least}) is out of range for sequence data type {}", of.of)));
-        }
-        if least >= greatest {
-            return Err(invalid(format!("MINVALUE ({least}) must be less than MAXVALUE ({greatest})")));
-        }
-        if start < least {
-            return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({least})")));
-        }
-        if start > greatest {
-            return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({greatest})")));
-        }
+        check_definition(&of)?;
         Ok(of)
     }
 
@@ -107,14 +133,18 @@ impl Binder<'_> {
             return Err(invalid("identity column type must be smallint, integer, or bigint"));
         }
         let first = format!("{}_{}_seq", draft.name, column.name);
-        let is_own = |name: &str| draft.objects.iter().any(|(own, _)| own == name);
-        let name = free_name(&|name| Ok(is_own(name) || self.catalog.is_taken(name)?), &first)?;
+        let is_own = |name: &Name| draft.objects.iter().any(|(own, _)| own == name);
+        let is_taken = |name: &str| {
+            let name = draft.name.beside(name);
+            Ok(is_own(&name) || self.catalog.is_taken(&name)?)
+        };
+        let name = draft.name.beside(&free_name(&is_taken, &first)?);
         let of = SequenceDefinition::rising(self.catalog.new_number(), base);
-        let of = self.sequence_with(of, options)?;
+        let of = self.sequence_with(&name, of, options)?;
         let owner = Some((draft.name.clone(), column.name.clone()));
         let sequence = SequenceDefinition { owner, is_internal, ..of };
         draft.objects.push((name.clone(), Some(NewObject::Sequence(sequence, None))));
-        Ok(format!("nextval('{}')", super::system::quoted(&name).replace('\'', "''")))
+        Ok(next_number(&name))
     }
 
     /// A function of sequences.
@@ -160,21 +190,57 @@ impl Binder<'_> {
         let Expr::Constant(crate::datum::OwnedDatum::Text(text)) = &bound.expr else {
             return Err(SqlError::unsupported("a sequence that is not named by a constant"));
         };
-        let parts = match crate::parse::expression(text)? {
-            ast::Expr::Identifier(name) => vec![name],
-            ast::Expr::CompoundIdentifier(parts) => parts,
-            _ => return Err(SqlError::new(SqlState("42602"), "invalid name syntax")),
-        };
-        self.catalog.sequence(&object_name(&ast::ObjectName::from(parts))?)
+        self.written_sequence(text)
+    }
+
+    /// The table and the column of `OWNED BY`.
+    pub(super) fn owner_of(
+        &self,
+        sequence: &Name,
+        owner: &ast::ObjectName,
+    ) -> Result<Option<(Name, String)>, SqlError> {
+        let parts: Option<Vec<_>> = owner.0.iter().map(|part| part.as_ident().map(folded)).collect();
+        let mut parts = parts.unwrap_or_default();
+        if parts == ["none"] {
+            return Ok(None);
+        }
+        let column = parts.pop().filter(|_| !parts.is_empty()).ok_or_else(|| {
+            let hint = "Specify OWNED BY table.column or OWNED BY NONE.";
+            SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option").with_hint(hint)
+        })?;
+        let written = Written::of_parts(parts)?;
+        self.catalog.check_schema(&written)?;
+        let table = self.catalog.named_table(&written)?;
+        if table.name.schema() != sequence.schema() {
+            let message = "sequence must be in same schema as table it is linked to";
+            return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
+        }
+        if table.visible().all(|(_, own)| own.name != column) {
+            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+        }
+        Ok(Some((table.name.clone(), column)))
+    }
+
+    /// The sequence that a text names.
+    fn written_sequence(&mut self, text: &str) -> Result<std::sync::Arc<Sequence>, SqlError> {
+        let written = Written::of_text(text)?;
+        let (name, _) = self.catalog.find_within(&written)?.ok_or_else(|| written.missing())?;
+        self.catalog.sequence(&name)
+    }
+
+    /// The text of a default that is the next number of a sequence, which keeps it whatever the path will be. `None`: it is another one.
+    pub(super) fn default_of_sequence(&mut self, text: &str) -> Result<Option<String>, SqlError> {
+        let rest = text.strip_prefix("nextval('").and_then(|rest| rest.split_once('\''));
+        let Some((name, ")" | "::regclass)" | "::REGCLASS)")) = rest else { return Ok(None) };
+        Ok(Some(next_number(&self.written_sequence(name)?.name)))
     }
 }
 
-/// The table and the column of `OWNED BY`.
-fn column_of(name: &ast::ObjectName) -> Result<Option<(String, String)>, SqlError> {
-    let parts: Option<Vec<_>> = name.0.iter().map(ast::ObjectNamePart::as_ident).collect();
-    match parts.as_deref() {
-        Some([none]) if folded(none) == "none" => Ok(None),
-        Some([.., table, column]) => Ok(Some((folded(table), folded(column)))),
-        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")),
-    }
+/// The text that asks for the next number of a sequence.
+pub(super) fn next_number(name: &Name) -> String {
+    let plain = super::system::quoted(name.plain());
+    let schema = format!("{}.", super::system::quoted(name.schema()));
+    let schema = if name.schema() == PUBLIC { "" } else { &schema };
+    format!("nextval('{}')", format!("{schema}{plain}").replace('\'', "''"))
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::query::Query;
-use super::{Binder, folded, object_name};
+use super::{Binder, folded};
 use crate::catalog::{Object, View, taken};
 use crate::error::{SqlError, SqlState};
+use crate::names::Name;
 use crate::statement::{Definition, NewObject};
 
 impl Binder<'_> {
@@ -25,7 +26,8 @@ impl Binder<'_> {
         let start = std::mem::replace(&mut self.from_start, 0);
         let aggregates = self.aggregates.take();
         self.views.push(view.name.clone());
-        let bound = self.without_variables(|binder| binder.query(query));
+        let bind = |binder: &mut Self| binder.without_variables(|binder| binder.query(query));
+        let bound = self.under_path(view.path.clone(), bind);
         self.views.pop();
         (self.scopes, self.tables, self.from_start, self.aggregates) = (scopes, tables, start, aggregates);
         let mut bound = bound?;
@@ -37,7 +39,10 @@ impl Binder<'_> {
         if create.materialized || create.temporary || create.or_alter {
             return Err(SqlError::unsupported("CREATE MATERIALIZED VIEW, and TEMPORARY VIEW"));
         }
-        let name = object_name(&create.name)?;
+        let name = self.catalog.new_object(&create.name)?;
+        if name.is_temporary() {
+            return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));
+        }
         let old = match self.catalog.object(&name)? {
             Some(Object::View(old)) if create.or_replace => Some(old),
             Some(_) if create.or_replace => {
@@ -54,6 +59,9 @@ impl Binder<'_> {
         let mut about = self.catalog.named.take();
         about.sort_unstable();
         about.dedup();
+        if let Some(temporary) = about.iter().find(|it| it.is_temporary()) {
+            return Err(SqlError::unsupported(format!("a view about the temporary table {temporary}")));
+        }
         let types = bound.columns.iter().map(|column| column.of).collect();
         let mut columns: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
         if create.columns.len() > columns.len() {
@@ -80,13 +88,14 @@ impl Binder<'_> {
             })?;
         }
         let query = create.query.to_string();
-        let view = View { name: name.clone(), columns, types, query, about, views };
+        let path = self.catalog.path.schemas.clone();
+        let view = View { name: name.clone(), columns, types, query, about, views, path };
         definition.set_object(&name, Some(NewObject::View(view)));
         Ok(definition)
     }
 
     /// Refuses a new column of a table of which a view takes all: the view's columns are those of when it was made.
-    pub(super) fn check_views_of_all_columns(&self, views: &[String]) -> Result<(), SqlError> {
+    pub(super) fn check_views_of_all_columns(&self, views: &[Name]) -> Result<(), SqlError> {
         for name in views {
             if let Some(Object::View(view)) = self.catalog.object(name)?
                 && crate::parse::takes_all_columns(&view.query)?
@@ -102,9 +111,9 @@ impl Binder<'_> {
     /// Changes which views an object knows to be about it.
     fn note_views(
         &self,
-        name: &str,
+        name: &Name,
         definition: &mut Definition,
-        change: &dyn Fn(&mut Vec<String>),
+        change: &dyn Fn(&mut Vec<Name>),
     ) -> Result<(), SqlError> {
         match self.catalog.object(name)? {
             Some(Object::Table(table)) => {
@@ -124,12 +133,7 @@ impl Binder<'_> {
     }
 
     /// A view goes: what it is about is told, but for what goes, too.
-    pub(super) fn forget_view(
-        &self,
-        view: &View,
-        going: &[String],
-        definition: &mut Definition,
-    ) -> Result<(), SqlError> {
+    pub(super) fn forget_view(&self, view: &View, going: &[Name], definition: &mut Definition) -> Result<(), SqlError> {
         for other in view.about.iter().filter(|other| !going.contains(other)) {
             let goes = definition.objects.iter().any(|(name, object)| name == other && object.is_none());
             if !goes {
@@ -142,33 +146,34 @@ impl Binder<'_> {
     /// Drops the views that are about an object which goes, or tells of them.
     pub(super) fn drop_views(
         &self,
-        (what, views): (&str, &[String]),
-        names: &[String],
+        (what, views): (&str, &[Name]),
+        names: &[Name],
         (cascade, details): (bool, &mut Vec<String>),
         definition: &mut Definition,
     ) -> Result<(), SqlError> {
-        let mut waiting: Vec<(String, String)> = views.iter().map(|view| (view.clone(), what.to_owned())).collect();
+        let mut waiting: Vec<(Name, String)> = views.iter().map(|view| (view.clone(), what.to_owned())).collect();
         while let Some((name, of)) = waiting.pop() {
             let gone = definition.objects.iter().any(|(own, object)| *own == name && object.is_none());
             let Some(Object::View(view)) = self.catalog.object(&name)?.filter(|_| !gone && !names.contains(&name))
             else {
                 continue;
             };
+            let shown = format!("view {}", self.catalog.shown(&name)?);
             details.push(match cascade {
-                true => format!("drop cascades to view {name}"),
-                false => format!("view {name} depends on {of}"),
+                true => format!("drop cascades to {shown}"),
+                false => format!("{shown} depends on {of}"),
             });
             if cascade {
                 definition.set_object(&name, None);
                 self.forget_view(&view, names, definition)?;
             }
-            waiting.extend(view.views.iter().map(|other| (other.clone(), format!("view {name}"))));
+            waiting.extend(view.views.iter().map(|other| (other.clone(), shown.clone())));
         }
         Ok(())
     }
 }
 
-fn recursive(name: &str) -> SqlError {
+fn recursive(name: &Name) -> SqlError {
     let message = format!("infinite recursion detected in rules for relation \"{name}\"");
     SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
 }

@@ -17,7 +17,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser};
 use sqlparser::tokenizer::Token;
 
-use crate::bind::{folded, object_name};
+use crate::bind::{Written, folded};
 use crate::error::{SqlError, SqlState};
 use crate::parse::{error_of, syntax_error};
 
@@ -59,7 +59,7 @@ impl Copy {
         let mut source = None;
         if query.is_none() {
             let table_name = parser.parse_object_name(false).map_err(error_of)?;
-            table = object_name(&table_name)?;
+            table = Written::of(&table_name)?.name;
             let columns = parser.parse_parenthesized_column_list(IsOptional::Optional, false).map_err(error_of)?;
             source = Some((table_name, columns));
         }

@@ -15,17 +15,23 @@ use serde::{Deserialize, Serialize};
 pub(crate) use rewrite::{ATOMIC, MARK, with_procedures};
 pub(crate) use tree::{Call, Unit};
 
+use crate::names::Name;
 use crate::types::Type;
 
 /// Under which name the definitions have a procedure: tables have other names.
-pub(crate) fn key(name: &str) -> String {
-    format!("{MARK}{name}")
+pub(crate) fn key(name: &Name) -> Name {
+    Name::of_key(format!("{MARK}{}", name.key()))
+}
+
+/// The name of an object that may be a procedure, in its schema.
+pub(crate) fn unmarked(name: &Name) -> Name {
+    Name::of_key(name.key().strip_prefix(MARK).unwrap_or(name.key()))
 }
 
 /// A procedure as it was defined.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Procedure {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) language: Language,
     /// The text of the body.

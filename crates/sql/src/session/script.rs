@@ -18,6 +18,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::exec::foreign_keys::{Check, run_deferred};
 use crate::exec::{self, Failure};
+use crate::names::Name;
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
@@ -235,10 +236,10 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Notes what a name stands for from now on, and what it stood for before the transaction.
-    pub(crate) fn change(&mut self, name: &str, before: Option<Object>, object: Option<Object>) {
+    pub(crate) fn change(&mut self, name: &Name, before: Option<Object>, object: Option<Object>) {
         if let Some(script) = self.script() {
-            script.before.entry(name.to_owned()).or_insert(before);
-            script.changes.insert(name.to_owned(), object);
+            script.before.entry(name.clone()).or_insert(before);
+            script.changes.insert(name.clone(), object);
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Then {
     Told(fn(SqlError) -> SqlError),
     /// It must have no row, or this is the error.
     IsEmpty(SqlError),
+    /// It must have a row, or this is the error.
+    IsFound(SqlError),
     /// Its first row must have this text, or there must be none; otherwise others have been there.
     Finds(Option<String>),
 }
@@ -47,6 +49,7 @@ impl Then {
             Self::Finds(text) if ran.as_ref().is_ok_and(|outcome| found(outcome) != text.as_deref()) => {
                 Err(SqlError::of_engine(Error::Conflict))
             }
+            Self::IsFound(error) if ran.as_ref().is_ok_and(|outcome| outcome.count == 0) => Err(error.clone()),
             Self::IsEmpty(error) if ran.as_ref().is_ok_and(|outcome| outcome.count > 0) => Err(error.clone()),
             _ => ran,
         }

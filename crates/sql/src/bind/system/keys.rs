@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::objects::{Objects, indexes};
+use super::objects::{Objects, in_schema, indexes};
 use super::words::{condition_in_words, expression_in_words, unwrapped};
 use super::{constraint_id, index_id, quoted};
 use crate::catalog::{ForeignAction, ForeignKey, Index, Table};
@@ -12,9 +12,9 @@ fn names_in_words(table: &Table, columns: &[usize]) -> String {
     columns.iter().map(|&at| quoted(&table.columns[at].name)).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn index_in_words(table: &Table, index: &Index, is_pretty: bool) -> String {
+pub(super) fn index_in_words(objects: &Objects, table: &Table, index: &Index, is_pretty: bool) -> String {
     let unique = if index.is_unique { "UNIQUE " } else { "" };
-    let schema = if is_pretty { "" } else { "public." };
+    let name = if is_pretty { objects.shown(&table.name) } else { in_schema(&table.name) };
     let method = if index.is_ordered { "btree" } else { "hash" };
     let columns = parts(table, index).map(|(at, position)| {
         let order = index.orders.get(position).copied().unwrap_or_default();
@@ -37,11 +37,7 @@ pub(super) fn index_in_words(table: &Table, index: &Index, is_pretty: bool) -> S
         Some(condition) => format!(" WHERE {}", condition_in_words(condition)),
         None => String::new(),
     };
-    format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING {method} ({columns}){include}{condition}",
-        quoted(&index.name),
-        quoted(&table.name)
-    )
+    format!("CREATE {unique}INDEX {} ON {name} USING {method} ({columns}){include}{condition}", quoted(&index.name))
 }
 
 /// The columns that the keys of an index have, and their positions in it.
@@ -118,14 +114,14 @@ impl Constraint<'_> {
         if let Kind::Foreign(foreign) = &self.kind { Some(foreign) } else { None }
     }
 
-    pub(super) fn in_words(&self, table: &Table, is_pretty: bool) -> String {
+    pub(super) fn in_words(&self, objects: &Objects, table: &Table, is_pretty: bool) -> String {
         let columns = names_in_words(table, &self.columns);
         match &self.kind {
             Kind::Primary | Kind::Unique => format!("{} ({columns})", self.kind_in_words().1),
             Kind::Check(condition) if is_pretty => format!("CHECK ({condition})"),
             Kind::Check(condition) => format!("CHECK (({condition}))"),
             Kind::Foreign(Foreign { key, parent, columns: parents, .. }) => {
-                let (name, parents) = (quoted(&parent.name), names_in_words(parent, parents));
+                let (name, parents) = (objects.shown(&parent.name), names_in_words(parent, parents));
                 let mut words = format!("FOREIGN KEY ({columns}) REFERENCES {name}({parents})");
                 for (what, of) in [(" ON UPDATE ", key.on_update), (" ON DELETE ", key.on_delete)] {
                     if of != ForeignAction::NoAction {

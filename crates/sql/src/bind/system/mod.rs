@@ -14,12 +14,14 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use sqlparser::ast;
 
-use super::{Binder, folded};
+use super::naming::SYSTEM;
+use super::{Binder, Written, folded};
 use crate::arrays::{Array, Dimension};
-use crate::catalog::Table;
+use crate::catalog::{Object, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::names::no_schema;
 use crate::plan::Node;
 use crate::procedures::Procedure;
 use crate::types::{ColumnType, Type};
@@ -80,10 +82,10 @@ impl Names {
 
     fn stands_for(&self, text: &str) -> Result<Datum<'_>, SqlError> {
         if let Some((table, column)) = text.split_once(BETWEEN) {
-            let found = self.by_text.get(&format!("{}{BETWEEN}{column}", plain_name(table)));
+            let found = self.by_text.get(&format!("{}{BETWEEN}{column}", as_key(table)));
             return Ok(found.map_or(Datum::Null, OwnedDatum::get));
         }
-        match (self.by_text.get(&plain_name(text)), text.parse::<u32>()) {
+        match (self.by_text.get(&as_key(text)), text.parse::<u32>()) {
             (_, Ok(id)) => Ok(Datum::Int(id.into())),
             (Some(found), _) => Ok(found.get()),
             (None, _) if text == "-" => Ok(Datum::Int(0)),
@@ -210,29 +212,33 @@ impl Binder<'_> {
         let mut shows_others = false;
         match what {
             "pg_get_serial_sequence" => {
-                let sequences = Objects::of(&self.catalog)?.sequences;
-                by_text.extend(sequences.iter().filter_map(|(_, sequence)| {
-                    let (table, column) = sequence.definition.owner.as_ref()?;
-                    Some((format!("{table}{BETWEEN}{column}"), text(objects::name_in_schema(sequence))))
-                }));
+                let objects = Objects::of(&self.catalog)?;
+                for (_, sequence) in &objects.sequences {
+                    let Some((table, column)) = &sequence.definition.owner else { continue };
+                    for key in objects.keys(table) {
+                        by_text.insert(format!("{key}{BETWEEN}{column}"), text(objects::in_schema(&sequence.name)));
+                    }
+                }
             }
             "regtype" => {
                 by_id.extend(all_types().map(|of| (i64::from(of.oid()), of.name().to_owned())));
                 shows_others = true;
             }
             "regnamespace" => {
-                let schemas =
-                    [(SYSTEM_SCHEMA, "pg_catalog"), (SCHEMA, "public"), (STANDARD_SCHEMA, "information_schema")];
-                by_id.extend(schemas.map(|(id, name)| (id, name.to_owned())));
+                by_id.extend(schemas(&Objects::of(&self.catalog)?).map(|(id, name)| (id, quoted(name))));
                 shows_others = true;
             }
             "regrole" => drop(by_id.insert(OWNER, ROLE.to_owned())),
             "regproc" => shows_others = true,
             _ => {
-                names_of(what, &Objects::of(&self.catalog)?, &mut by_id);
+                let objects = Objects::of(&self.catalog)?;
+                names_of(what, &objects, &mut by_id);
                 shows_others = what == "regclass";
                 if shows_others {
-                    by_text.extend(by_id.iter().map(|(id, name)| (plain_name(name), int(*id))));
+                    by_text.extend(system_relations().map(|(id, name)| (name.to_owned(), int(id))));
+                    for (id, name) in objects.relations_and_indexes() {
+                        by_text.extend(objects.keys(&name).map(|key| (key, int(id))));
+                    }
                 }
             }
         }
@@ -247,24 +253,31 @@ impl Binder<'_> {
         if name == "-" {
             return Ok(0);
         }
-        let plain = plain_name(name);
+        // A type may have more than a name.
+        let written = Written::of_text(name).or_else(|error| {
+            let alone = Written { schema: None, name: name.to_owned() };
+            if of == Type::Regtype { Ok(alone) } else { Err(error) }
+        })?;
+        let plain = &written.name;
         let missing = |state: SqlState, what: &str| SqlError::new(state, format!("{what} \"{name}\" does not exist"));
         match of {
             Type::Regclass => {
-                if let Some((id, _)) = system_relations().find(|(_, own)| *own == plain) {
+                let is_of_system = written.schema.as_deref().is_none_or(|schema| SYSTEM.contains(&schema));
+                if let Some((id, _)) = system_relations().find(|(_, own)| is_of_system && own == plain) {
                     return Ok(id);
                 }
+                self.catalog.check_schema(&written)?;
                 let objects = Objects::of(&self.catalog)?;
-                if let Some((id, _)) = objects.relations().find(|(_, own)| *own == plain) {
+                let mut found = None;
+                self.catalog.first(&written, |name| {
+                    found = objects.relations_and_indexes().into_iter().find(|(_, own)| own == name);
+                    Ok(found.is_some())
+                })?;
+                if let Some((id, _)) = found {
                     return Ok(id);
                 }
-                if let Some(table) = self.catalog.find(&plain)? {
+                if let Some((_, Object::Table(table))) = self.catalog.find_written(&written)? {
                     return Ok(table_id(&table));
-                }
-                for table in &objects.tables {
-                    if let Some((at, _)) = indexes(table).find(|(_, index)| index.name == plain) {
-                        return Ok(index_id(table, at));
-                    }
                 }
                 Err(missing(SqlState::UNDEFINED_TABLE, "relation"))
             }
@@ -280,9 +293,13 @@ impl Binder<'_> {
                 "pg_catalog" => Ok(SYSTEM_SCHEMA),
                 "public" => Ok(SCHEMA),
                 "information_schema" => Ok(STANDARD_SCHEMA),
-                _ => Err(missing(SqlState("3F000"), "schema")),
+                _ => {
+                    let objects = Objects::of(&self.catalog)?;
+                    let found = objects.schemas.iter().find(|(_, own)| own == plain);
+                    found.map(|(id, _)| *id).ok_or_else(|| no_schema(plain))
+                }
             },
-            Type::Regrole if plain == ROLE => Ok(OWNER),
+            Type::Regrole if *plain == ROLE => Ok(OWNER),
             Type::Regrole => Err(missing(SqlState::UNDEFINED_OBJECT, "role")),
             _ => Err(missing(SqlState::UNDEFINED_FUNCTION, "function")),
         }
@@ -293,7 +310,13 @@ impl Binder<'_> {
 fn names_of(what: &str, objects: &Objects, by_id: &mut HashMap<i64, String>) {
     if what == "regclass" {
         by_id.extend(system_relations().map(|(id, name)| (id, name.to_owned())));
-        by_id.extend(objects.relations().map(|(id, name)| (id, quoted(name))));
+        by_id.extend(objects.relations_and_indexes().into_iter().map(|(id, name)| (id, objects.shown(&name))));
+    }
+    if what == "pg_table_is_visible" {
+        let in_words = |is_visible: bool| if is_visible { "t" } else { "f" }.to_owned();
+        by_id.extend(system_relations().map(|(id, _)| (id, in_words(true))));
+        let all = objects.relations_and_indexes().into_iter();
+        by_id.extend(all.map(|(id, name)| (id, in_words(objects.is_visible(&name)))));
     }
     if what == "pg_get_viewdef" {
         by_id.extend(objects.views.iter().map(|(id, view)| (*id, format!(" {};", view.query))));
@@ -306,17 +329,18 @@ fn names_of(what: &str, objects: &Objects, by_id: &mut HashMap<i64, String>) {
     let is_pretty = what.ends_with("pretty");
     for table in &objects.tables {
         match what {
-            "regclass" => by_id.extend(indexes(table).map(|(at, index)| (index_id(table, at), quoted(&index.name)))),
             "pg_get_indexdef" | "pg_get_indexdef_pretty" => {
                 for (at, index) in indexes(table) {
                     let id = index_id(table, at) * COLUMNS_OF_INDEX;
-                    by_id.insert(id, index_in_words(table, index, is_pretty));
+                    by_id.insert(id, index_in_words(objects, table, index, is_pretty));
                     let parts = (1..).zip(parts(table, index));
                     by_id.extend(parts.map(|(number, (at, _))| (id + number, part_in_words(table, at, is_pretty))));
                 }
             }
             "pg_get_constraintdef" | "pg_get_constraintdef_pretty" => {
-                by_id.extend(constraints(objects, table).iter().map(|it| (it.id, it.in_words(table, is_pretty))));
+                by_id.extend(
+                    constraints(objects, table).iter().map(|it| (it.id, it.in_words(objects, table, is_pretty))),
+                );
             }
             _ => {}
         }
@@ -350,18 +374,20 @@ fn system_relations() -> impl Iterator<Item = (i64, &'static str)> {
     (1000..).zip(names).map(move |(at, name)| (known(name).unwrap_or(at), name))
 }
 
-/// A name without its schema, as it is stored.
-pub(super) fn plain_name(name: &str) -> String {
-    let plain = match name.split_once('.') {
-        Some((schema, plain)) if matches!(schema.trim_matches('"'), "public" | "pg_catalog" | "information_schema") => {
-            plain
-        }
-        _ => name,
-    };
-    match plain.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\""),
-        None => plain.to_lowercase(),
+/// The key of a name that is looked up: its parts as they are.
+fn as_key(name: &str) -> String {
+    let mut parts = crate::names::parts(name).unwrap_or_default();
+    if matches!(&parts[..], [schema, _] if SYSTEM.contains(&schema.as_str())) {
+        parts.remove(0);
     }
+    parts.join(".")
+}
+
+/// The schemas with their ids.
+fn schemas(objects: &Objects) -> impl Iterator<Item = (i64, &str)> {
+    let of_system = [(SYSTEM_SCHEMA, "pg_catalog"), (STANDARD_SCHEMA, "information_schema")];
+    let own = objects.schemas.iter().map(|(id, name)| (*id, name.as_str()));
+    of_system.into_iter().chain(own)
 }
 
 fn all_types() -> impl Iterator<Item = Type> {
@@ -371,7 +397,7 @@ fn all_types() -> impl Iterator<Item = Type> {
 }
 
 /// A name as it has to be written.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let is_plain = name.starts_with(|it: char| it.is_ascii_lowercase() || it == '_')
         && name.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
     if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }

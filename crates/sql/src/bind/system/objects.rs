@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
-use super::{Binder, table_id};
+use super::{Binder, SCHEMA, table_id};
 use crate::bind::literals::constant;
+use crate::bind::naming::shown_schema;
+use crate::bind::{Recorded, Written};
 use crate::casts::Place;
-use crate::catalog::{Catalog, Column, Index, Object, Table, View};
+use crate::catalog::{Column, Index, Object, Table, View};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
+use crate::names::{Name, PUBLIC};
 use crate::procedures::Procedure;
 use crate::sequences::Sequence;
 use crate::types::Type;
@@ -26,15 +29,22 @@ pub(super) struct Objects {
     pub(super) views: Vec<(i64, Arc<View>)>,
     pub(super) sequences: Vec<(i64, Arc<Sequence>)>,
     pub(super) procedures: Vec<(i64, Arc<Procedure>)>,
+    /// The schemas that are not the system's, with their ids; `public` among them.
+    pub(super) schemas: Vec<(i64, String)>,
+    /// What names without a schema stand for.
+    first: HashMap<String, Name>,
 }
 
 impl Objects {
-    pub(super) fn of(catalog: &Catalog) -> Result<Self, SqlError> {
-        let mut all = Self { tables: Vec::new(), views: Vec::new(), sequences: Vec::new(), procedures: Vec::new() };
+    pub(super) fn of(catalog: &Recorded<'_>) -> Result<Self, SqlError> {
+        let (tables, views, sequences, procedures, first) = Default::default();
+        let schemas = vec![(SCHEMA, PUBLIC.to_owned())];
+        let mut all = Self { tables, views, sequences, procedures, schemas, first };
         let mut taken = HashSet::new();
-        let mut id_of = |name: &str| {
+        let mut id_of = |name: &Name| {
             // FNV-1a: the same in each process.
             let hash = name
+                .key()
                 .bytes()
                 .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
             let mut at = (hash % NAMED_COUNT as u64) as i64;
@@ -43,8 +53,15 @@ impl Objects {
             }
             FIRST_NAMED + at
         };
+        // What other sessions have for themselves is nowhere seen.
+        let is_seen = |name: &Name| !name.is_temporary() || *name.schema() == catalog.path.temporary;
         for object in catalog.objects()? {
             match object {
+                Object::Table(table) if !is_seen(&table.name) => {}
+                Object::Sequence(sequence) if !is_seen(&sequence.name) => {}
+                Object::Schema(schema) => {
+                    all.schemas.push((id_of(&Name::of_schema(&schema.name)), schema.name.clone()));
+                }
                 Object::Table(table) => all.tables.push(table),
                 Object::View(view) => all.views.push((id_of(&view.name), view)),
                 Object::Sequence(sequence) => all.sequences.push((id_of(&sequence.name), sequence)),
@@ -53,18 +70,67 @@ impl Objects {
                 }
             }
         }
+        let temporary = &catalog.path.temporary;
+        if all.names().any(|name| name.is_temporary()) {
+            all.schemas.push((id_of(&Name::of_schema(temporary)), temporary.clone()));
+        }
+        for schema in catalog.visible()? {
+            let of_schema = all.names().filter(|name| name.schema() == schema).collect::<Vec<_>>();
+            for name in of_schema {
+                all.first.entry(name.plain().to_owned()).or_insert(name);
+            }
+        }
         Ok(all)
     }
 
-    pub(super) fn table(&self, name: &str) -> Option<&Arc<Table>> {
-        self.tables.iter().find(|table| table.name == name)
+    /// The names of relations and indexes.
+    fn names(&self) -> impl Iterator<Item = Name> {
+        let tables = self.tables.iter().flat_map(|table| {
+            let indexes = indexes(table).map(|(_, index)| table.name.beside(&index.name));
+            std::iter::once(table.name.clone()).chain(indexes)
+        });
+        let views = self.views.iter().map(|(_, view)| view.name.clone());
+        tables.chain(views).chain(self.sequences.iter().map(|(_, sequence)| sequence.name.clone()))
+    }
+
+    /// Whether the name alone stands for this object.
+    pub(super) fn is_visible(&self, name: &Name) -> bool {
+        self.first.get(name.plain()) == Some(name)
+    }
+
+    /// A name as it has to be written.
+    pub(super) fn shown(&self, name: &Name) -> String {
+        if self.is_visible(name) { super::quoted(name.plain()) } else { in_schema(name) }
+    }
+
+    /// The id of the schema that an object is in.
+    pub(super) fn schema_of(&self, name: &Name) -> i64 {
+        self.schemas.iter().find(|(_, own)| own == name.schema()).map_or(SCHEMA, |(id, _)| *id)
+    }
+
+    pub(super) fn table(&self, name: &Name) -> Option<&Arc<Table>> {
+        self.tables.iter().find(|table| table.name == *name)
     }
 
     /// The relations that are no indexes, with their ids.
-    pub(super) fn relations(&self) -> impl Iterator<Item = (i64, &str)> {
-        let tables = self.tables.iter().map(|table| (table_id(table), table.name.as_str()));
-        let views = self.views.iter().map(|(id, view)| (*id, view.name.as_str()));
-        tables.chain(views).chain(self.sequences.iter().map(|(id, sequence)| (*id, sequence.name.as_str())))
+    pub(super) fn relations(&self) -> impl Iterator<Item = (i64, &Name)> {
+        let tables = self.tables.iter().map(|table| (table_id(table), &table.name));
+        let views = self.views.iter().map(|(id, view)| (*id, &view.name));
+        tables.chain(views).chain(self.sequences.iter().map(|(id, sequence)| (*id, &sequence.name)))
+    }
+
+    /// The same with the indexes.
+    pub(super) fn relations_and_indexes(&self) -> Vec<(i64, Name)> {
+        let of_table =
+            |table: &Table, (at, index): (usize, &Index)| (super::index_id(table, at), table.name.beside(&index.name));
+        let indexes = self.tables.iter().flat_map(|table| indexes(table).map(move |it| of_table(table, it)));
+        self.relations().map(|(id, name)| (id, name.clone())).chain(indexes).collect()
+    }
+
+    /// What may be written for an object.
+    pub(super) fn keys(&self, name: &Name) -> impl Iterator<Item = String> {
+        let alone = self.is_visible(name).then(|| name.plain().to_owned());
+        std::iter::once(format!("{}.{}", shown_schema(name), name.plain())).chain(alone)
     }
 
     /// The table and the number of the column with which a sequence goes.
@@ -75,8 +141,8 @@ impl Objects {
     }
 
     /// The sequence of a column, with its id.
-    pub(super) fn sequence_of(&self, table: &str, column: &str) -> Option<&(i64, Arc<Sequence>)> {
-        let is_owner = |owner: &(String, String)| owner.0 == table && owner.1 == column;
+    pub(super) fn sequence_of(&self, table: &Name, column: &str) -> Option<&(i64, Arc<Sequence>)> {
+        let is_owner = |owner: &(Name, String)| owner.0 == *table && owner.1 == column;
         self.sequences.iter().find(|(_, sequence)| sequence.definition.owner.as_ref().is_some_and(is_owner))
     }
 }
@@ -108,9 +174,9 @@ pub(super) fn default_in_words(column: &Column) -> Option<String> {
     Some(if is_literal { format!("{default}::{}", column.of.base) } else { default.to_owned() })
 }
 
-/// The name of a sequence with its schema.
-pub(super) fn name_in_schema(sequence: &Sequence) -> String {
-    format!("public.{}", super::quoted(&sequence.name))
+/// A name with its schema.
+pub(super) fn in_schema(name: &Name) -> String {
+    format!("{}.{}", super::quoted(shown_schema(name)), super::quoted(name.plain()))
 }
 
 /// The text of an argument that is known when the statement is bound.
@@ -120,8 +186,48 @@ fn known_text(argument: &Typed) -> Option<&str> {
 }
 
 impl Binder<'_> {
+    /// A function of what names stand for.
+    pub(in crate::bind) fn call_of_names(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        match (name, arguments.len()) {
+            ("pg_get_serial_sequence", _) => self.serial_sequence(arguments),
+            ("to_regclass", _) => self.known_regclass(arguments),
+            ("current_schema", 0) => self.current_schema(),
+            ("current_schemas", 1) => {
+                let has_implicit = self.cast(arguments.remove(0), Type::Bool.into(), Place::Implicit)?;
+                self.current_schemas(has_implicit.expr)
+            }
+            ("pg_table_is_visible", 1) => {
+                let of = self.cast(arguments.remove(0), Type::Oid.into(), Place::Implicit)?;
+                let (names, of) = (self.names("pg_table_is_visible")?, Box::new(of.expr));
+                self.cast(Typed::new(Expr::Lookup { names, of }, Type::Text), Type::Bool.into(), Place::Explicit)
+            }
+            _ => self.call(name, arguments),
+        }
+    }
+
+    /// The schema in which objects are made that are named without one.
+    fn current_schema(&self) -> Result<Typed, SqlError> {
+        let first = self.catalog.searched()?.into_iter().next();
+        Ok(Typed::new(Expr::Constant(first.map_or(OwnedDatum::NULL, super::text)), Type::Text))
+    }
+
+    /// The schemas of the path, with those that stand in front of it by themselves where this holds.
+    fn current_schemas(&self, has_implicit: Expr) -> Result<Typed, SqlError> {
+        let explicit = self.catalog.searched()?;
+        let mut all = self.catalog.visible()?;
+        let temporary = &self.catalog.path.temporary;
+        all.retain(|schema| schema != temporary || !self.catalog.in_schema(temporary).is_empty());
+        if !explicit.iter().any(|schema| schema == "pg_catalog") {
+            all.insert(usize::from(all.len() > explicit.len()), "pg_catalog".to_owned());
+        }
+        let list = |schemas: &[String]| Expr::Constant(super::texts(schemas.iter().map(String::as_str)));
+        let is_false = Expr::Not(Box::new(has_implicit.clone()));
+        let branches = [(has_implicit, list(&all)), (is_false, list(&explicit))].into();
+        Ok(Typed::new(Expr::Case { branches, otherwise: Box::new(Expr::NULL) }, Type::Texts))
+    }
+
     /// `pg_get_serial_sequence` of a table and a column. Errors are those of constants.
-    pub(in crate::bind) fn serial_sequence(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    fn serial_sequence(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let mut texts = Vec::new();
         for argument in arguments {
             texts.push(self.cast(argument, Type::Text.into(), Place::Implicit)?);
@@ -135,26 +241,30 @@ impl Binder<'_> {
             let of = Box::new(self.apply("||", vec![table, column])?.expr);
             return Ok(Typed::new(Expr::Lookup { names: self.names(name)?, of }, Type::Text));
         };
-        let table = self.catalog.table(&super::plain_name(table))?;
+        let written = Written::of_text(table)?;
+        self.catalog.check_schema(&written)?;
+        let table = self.catalog.named_table(&written)?;
         if table.visible().all(|(_, own)| own.name != column) {
             let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
             return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
         }
         let objects = Objects::of(&self.catalog)?;
-        let name = objects.sequence_of(&table.name, column).map(|(_, sequence)| name_in_schema(sequence));
+        let name = objects.sequence_of(&table.name, column).map(|(_, sequence)| in_schema(&sequence.name));
         let value = name.map_or(OwnedDatum::NULL, super::text);
         Ok(Typed::new(Expr::Constant(value), Type::Text))
     }
 
     /// `to_regclass`: the relation of this name, or NULL.
-    pub(in crate::bind) fn known_regclass(&mut self, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    fn known_regclass(&mut self, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         let first = arguments.pop().filter(|_| arguments.is_empty());
         let Some(name) = first.as_ref().and_then(known_text) else {
             return Err(SqlError::unsupported("to_regclass of a computed name"));
         };
         match self.id_of_name(Type::Regclass, name) {
             Ok(id) => Ok(constant(Datum::Int(id), Type::Regclass)),
-            Err(error) if error.state() == SqlState::UNDEFINED_TABLE => Ok(constant(Datum::Null, Type::Regclass)),
+            Err(error) if matches!(error.state(), SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME) => {
+                Ok(constant(Datum::Null, Type::Regclass))
+            }
             Err(error) => Err(error),
         }
     }

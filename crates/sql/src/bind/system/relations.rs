@@ -5,11 +5,12 @@ use super::objects::{Objects, default_in_words, indexes, number, numbers_of};
 use super::routines::{languages, of_procedure};
 use super::words::condition_in_words;
 use super::{
-    DATABASE, OWNER, ROLE, Row, SCHEMA, STANDARD_SCHEMA, SYSTEM_SCHEMA, all_types, default_id, flag, index_id, int,
-    numbers, system_id, table_id, text,
+    DATABASE, OWNER, ROLE, Row, SYSTEM_SCHEMA, all_types, default_id, flag, index_id, int, numbers, schemas, system_id,
+    table_id, text,
 };
 use crate::catalog::{Column, Identity, Table};
 use crate::datum::{Datum, OwnedDatum};
+use crate::names::Name;
 use crate::types::{Bound, Category, ColumnType, Type};
 
 fn length_of(of: Type) -> i64 {
@@ -38,10 +39,10 @@ fn collation_of(of: Type) -> i64 {
 }
 
 pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
-    let schemas = [(SYSTEM_SCHEMA, "pg_catalog"), (SCHEMA, "public"), (STANDARD_SCHEMA, "information_schema")];
     match name {
         "pg_namespace" => {
-            schemas.map(|(id, name)| vec![("oid", int(id)), ("nspname", text(name)), ("nspowner", int(OWNER))]).into()
+            let row = |(id, name)| vec![("oid", int(id)), ("nspname", text(name)), ("nspowner", int(OWNER))];
+            schemas(objects).map(row).collect()
         }
         "pg_am" => [(2, "heap", "t"), (403, "btree", "i"), (405, "hash", "i")]
             .map(|(id, name, of)| vec![("oid", int(id)), ("amname", text(name)), ("amtype", text(of))])
@@ -82,7 +83,7 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
         "pg_type" => all_types().map(of_type).collect(),
         "pg_proc" => {
             let mut rows = functions();
-            rows.extend(objects.procedures.iter().map(|(id, procedure)| of_procedure(*id, procedure)));
+            rows.extend(objects.procedures.iter().map(|(id, procedure)| of_procedure(objects, *id, procedure)));
             rows
         }
         "pg_language" => languages(),
@@ -185,10 +186,10 @@ fn functions() -> Vec<Row> {
     all.into_iter().enumerate().map(row).collect()
 }
 
-fn of_view(name: &str, query: &str) -> Row {
+fn of_view(name: &Name, query: &str) -> Row {
     vec![
-        ("schemaname", text("public")),
-        ("viewname", text(name)),
+        ("schemaname", text(name.schema())),
+        ("viewname", text(name.plain())),
         ("viewowner", text(ROLE)),
         ("definition", text(format!(" {query};"))),
     ]
@@ -210,8 +211,8 @@ fn sequences(name: &str, objects: &Objects) -> Vec<Row> {
                 ("seqcycle", flag(of.cycles)),
             ]),
             "pg_sequences" => Some(vec![
-                ("schemaname", text("public")),
-                ("sequencename", text(&*sequence.name)),
+                ("schemaname", text(sequence.name.schema())),
+                ("sequencename", text(sequence.name.plain())),
                 ("sequenceowner", text(ROLE)),
                 ("data_type", int(of.of.oid().into())),
                 ("start_value", int(of.start)),
@@ -242,7 +243,7 @@ fn sequences(name: &str, objects: &Objects) -> Vec<Row> {
 fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
     let id = table_id(table);
     match name {
-        "pg_class" => classes(table, rows),
+        "pg_class" => classes(objects, table, rows),
         "pg_attribute" => {
             let columns = (1..).zip(table.visible());
             rows.extend(columns.map(|(number, (_, column))| of_column(column, (id, number))));
@@ -269,18 +270,18 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
         "pg_index" => key_rows(table, rows),
         "pg_constraint" => rows.extend(constraint_rows(objects, table)),
         "pg_tables" => rows.push(vec![
-            ("schemaname", text("public")),
-            ("tablename", text(&*table.name)),
+            ("schemaname", text(table.name.schema())),
+            ("tablename", text(table.name.plain())),
             ("tableowner", text(ROLE)),
             ("hasindexes", flag(indexes(table).next().is_some())),
             ("hastriggers", flag(has_foreign_keys(table))),
         ]),
         "pg_indexes" => rows.extend(indexes(table).map(|(_, index)| {
             vec![
-                ("schemaname", text("public")),
-                ("tablename", text(&*table.name)),
+                ("schemaname", text(table.name.schema())),
+                ("tablename", text(table.name.plain())),
                 ("indexname", text(&*index.name)),
-                ("indexdef", text(index_in_words(table, index, false))),
+                ("indexdef", text(index_in_words(objects, table, index, false))),
             ]
         })),
         _ => {}
@@ -297,12 +298,12 @@ fn others(name: &str, objects: &Objects, rows: &mut Vec<Row>) {
     match name {
         "pg_class" => {
             for (id, view) in &objects.views {
-                let mut row = class(*id, &view.name, ("v", view.columns.len()));
+                let mut row = class((*id, objects.schema_of(&view.name)), &view.name, ("v", view.columns.len()));
                 row.extend([("relam", int(0)), ("relhasrules", flag(true)), ("relreplident", text("n"))]);
                 rows.push(row);
             }
             for (id, sequence) in &objects.sequences {
-                let mut row = class(*id, &sequence.name, ("S", 3));
+                let mut row = class((*id, objects.schema_of(&sequence.name)), &sequence.name, ("S", 3));
                 row.extend([("relam", int(0)), ("relreplident", text("n"))]);
                 rows.push(row);
             }
@@ -325,23 +326,24 @@ fn others(name: &str, objects: &Objects, rows: &mut Vec<Row>) {
     }
 }
 
-fn class(id: i64, name: &str, (kind, count): (&'static str, usize)) -> Row {
+fn class((id, schema): (i64, i64), name: &Name, (kind, count): (&'static str, usize)) -> Row {
     vec![
         ("oid", int(id)),
-        ("relname", text(name)),
-        ("relnamespace", int(SCHEMA)),
+        ("relname", text(name.plain())),
+        ("relnamespace", int(schema)),
         ("relowner", int(OWNER)),
         ("relfilenode", int(id)),
         ("reltuples", OwnedDatum::Plain(Datum::Float(-1.0))),
-        ("relpersistence", text("p")),
+        ("relpersistence", text(if name.is_temporary() { "t" } else { "p" })),
         ("relkind", text(kind)),
         ("relnatts", int(count as i64)),
         ("relispopulated", flag(true)),
     ]
 }
 
-fn classes(table: &Table, rows: &mut Vec<Row>) {
-    let mut row = class(table_id(table), &table.name, ("r", table.visible().count()));
+fn classes(objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
+    let schema = objects.schema_of(&table.name);
+    let mut row = class((table_id(table), schema), &table.name, ("r", table.visible().count()));
     row.extend([
         ("relam", int(2)),
         ("relhasindex", flag(indexes(table).next().is_some())),
@@ -352,7 +354,8 @@ fn classes(table: &Table, rows: &mut Vec<Row>) {
     rows.push(row);
     for (at, index) in indexes(table) {
         let included = table.includes.get(&index.name).map_or(0, Vec::len);
-        let mut row = class(index_id(table, at), &index.name, ("i", table.keys(index).len() + included));
+        let own = table.name.beside(&index.name);
+        let mut row = class((index_id(table, at), schema), &own, ("i", table.keys(index).len() + included));
         let method = if index.is_ordered { 403 } else { 405 };
         row.extend([("relam", int(method)), ("relreplident", text("n"))]);
         rows.push(row);
@@ -440,7 +443,7 @@ fn constraint_rows(objects: &Objects, table: &Table) -> Vec<Row> {
         let mut row = vec![
             ("oid", int(it.id)),
             ("conname", text(it.name)),
-            ("connamespace", int(SCHEMA)),
+            ("connamespace", int(objects.schema_of(&table.name))),
             ("contype", text(it.kind_in_words().0)),
             ("convalidated", flag(true)),
             ("conrelid", int(table_id(table))),

@@ -1,7 +1,8 @@
 //! Procedures in the relations of the system.
 
+use super::objects::Objects;
 use super::standard::yes;
-use super::{DATABASE, OWNER, Row, SCHEMA, flag, int, numbers, quoted, text, texts};
+use super::{DATABASE, OWNER, Row, flag, int, numbers, quoted, text, texts};
 use crate::datum::OwnedDatum;
 use crate::procedures::{Language, Mode, Parameter, Procedure};
 use crate::types::Type;
@@ -24,15 +25,15 @@ pub(super) fn languages() -> Vec<Row> {
 }
 
 /// A row of `pg_proc`.
-pub(super) fn of_procedure(id: i64, procedure: &Procedure) -> Row {
+pub(super) fn of_procedure(objects: &Objects, id: i64, procedure: &Procedure) -> Row {
     let oid = |of: Type| i64::from(of.oid());
     let (is_sql, has_outputs) = (procedure.language != Language::PlPgSql, procedure.outputs().next().is_some());
     let inputs: Vec<_> = procedure.inputs().map(|parameter| oid(parameter.of)).collect();
     let defaults: Vec<_> = procedure.inputs().filter_map(|parameter| parameter.default.as_deref()).collect();
     let mut row = vec![
         ("oid", int(id)),
-        ("proname", text(procedure.name.as_str())),
-        ("pronamespace", int(SCHEMA)),
+        ("proname", text(procedure.name.plain())),
+        ("pronamespace", int(objects.schema_of(&procedure.name))),
         ("proowner", int(OWNER)),
         ("prolang", int(if is_sql { SQL } else { PLPGSQL })),
         ("prokind", text("p")),
@@ -89,11 +90,11 @@ pub(super) fn standard_routine(id: i64, procedure: &Procedure) -> Row {
     let is_atomic = procedure.language == Language::Atomic;
     vec![
         ("specific_catalog", text(DATABASE)),
-        ("specific_schema", text("public")),
+        ("specific_schema", text(procedure.name.schema())),
         ("specific_name", text(format!("{}_{id}", procedure.name))),
         ("routine_catalog", text(DATABASE)),
-        ("routine_schema", text("public")),
-        ("routine_name", text(procedure.name.as_str())),
+        ("routine_schema", text(procedure.name.schema())),
+        ("routine_name", text(procedure.name.plain())),
         ("routine_type", text("PROCEDURE")),
         ("routine_body", text(if is_sql { "SQL" } else { "EXTERNAL" })),
         ("routine_definition", if is_atomic { OwnedDatum::NULL } else { text(procedure.body.as_str()) }),

@@ -6,16 +6,17 @@ use super::routines::standard_routine;
 use super::{DATABASE, ROLE, Row, SCHEMA, int, table_id, text};
 use crate::catalog::{Column, Identity, Table, View};
 use crate::datum::OwnedDatum;
+use crate::names::Name;
 use crate::sequences::SequenceDefinition;
 use crate::types::{Bound, Category, ColumnType, Type};
 
 pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
     match name {
         "schemata" => {
-            let row = |name| {
+            let row = |name: &str| {
                 vec![("catalog_name", text(DATABASE)), ("schema_name", text(name)), ("schema_owner", text(ROLE))]
             };
-            ["public", "information_schema", "pg_catalog"].map(row).into()
+            super::schemas(objects).map(|(_, name)| row(name)).collect()
         }
         "information_schema_catalog_name" => vec![vec![("catalog_name", text(DATABASE))]],
         "routines" => objects.procedures.iter().map(|(id, procedure)| standard_routine(*id, procedure)).collect(),
@@ -40,7 +41,7 @@ pub(super) fn yes(value: bool) -> OwnedDatum {
     text(if value { "YES" } else { "NO" })
 }
 
-fn of_sequence(name: &str, of: &SequenceDefinition) -> Row {
+fn of_sequence(name: &Name, of: &SequenceDefinition) -> Row {
     let digits = match of.of {
         Type::Int2 => 16,
         Type::Int4 => 32,
@@ -48,8 +49,8 @@ fn of_sequence(name: &str, of: &SequenceDefinition) -> Row {
     };
     vec![
         ("sequence_catalog", text(DATABASE)),
-        ("sequence_schema", text("public")),
-        ("sequence_name", text(name)),
+        ("sequence_schema", text(name.schema())),
+        ("sequence_name", text(name.plain())),
         ("data_type", text(of.of.name())),
         ("numeric_precision", int(digits)),
         ("numeric_precision_radix", int(2)),
@@ -92,27 +93,26 @@ fn rows_of_view(name: &str, view: &View, rows: &mut Vec<Row>) {
 }
 
 /// The row of a table or a view.
-fn of_relation(name: &str, mut row: Row) -> Row {
-    row.extend([("table_catalog", text(DATABASE)), ("table_schema", text("public")), ("table_name", text(name))]);
+fn of_relation(name: &Name, mut row: Row) -> Row {
+    let (schema, name) = (text(name.schema()), text(name.plain()));
+    row.extend([("table_catalog", text(DATABASE)), ("table_schema", schema), ("table_name", name)]);
     row
 }
 
 /// The row of a constraint.
-fn of_constraint(name: &str, mut row: Row) -> Row {
-    let of = [
-        ("constraint_catalog", text(DATABASE)),
-        ("constraint_schema", text("public")),
-        ("constraint_name", text(name)),
-    ];
+fn of_constraint((schema, name): (&str, &str), mut row: Row) -> Row {
+    let of =
+        [("constraint_catalog", text(DATABASE)), ("constraint_schema", text(schema)), ("constraint_name", text(name))];
     row.extend(of);
     row
 }
 
 fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
     let of_table = |row: Row| of_relation(&table.name, row);
+    let schema = table.name.schema();
     match name {
         "tables" => rows.push(of_table(vec![
-            ("table_type", text("BASE TABLE")),
+            ("table_type", text(if table.name.is_temporary() { "LOCAL TEMPORARY" } else { "BASE TABLE" })),
             ("is_insertable_into", yes(true)),
             ("is_typed", yes(false)),
         ])),
@@ -129,7 +129,7 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
                     ("enforced", yes(true)),
                     ("nulls_distinct", if kind == "UNIQUE" { yes(true) } else { OwnedDatum::NULL }),
                 ];
-                of_table(of_constraint(name, row))
+                of_table(of_constraint((schema, name), row))
             };
             rows.extend(constraints(objects, table).iter().map(|it| {
                 let when = it.foreign().map_or((false, false), |it| (it.key.deferrable, it.key.deferred));
@@ -138,14 +138,16 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
             rows.extend(not_null(table).map(|(name, _)| row(&name, "CHECK", (false, false))));
         }
         "check_constraints" => {
-            let row = |name: &str, clause: String| of_constraint(name, vec![("check_clause", text(clause))]);
+            let row = |name: &str, clause: String| of_constraint((schema, name), vec![("check_clause", text(clause))]);
             rows.extend(table.checks.iter().map(|it| row(&it.name, format!("(({}))", it.condition))));
             rows.extend(not_null(table).map(|(name, column)| row(&name, format!("{column} IS NOT NULL"))));
         }
-        "referential_constraints" => rows.extend(constraints(objects, table).iter().filter_map(of_foreign_key)),
+        "referential_constraints" => {
+            rows.extend(constraints(objects, table).iter().filter_map(|it| of_foreign_key(schema, it)))
+        }
         "key_column_usage" => {
             for it in constraints(objects, table).iter().filter(|it| !matches!(it.kind, Kind::Check(_))) {
-                let of = |at| of_table(of_constraint(it.name, key_column(table, it, at)));
+                let of = |at| of_table(of_constraint((schema, it.name), key_column(table, it, at)));
                 rows.extend((0..it.columns.len()).map(of));
             }
         }
@@ -155,7 +157,7 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
                 let (table, columns) = it.foreign().map_or((table, &it.columns), |it| (it.parent, &it.columns));
                 rows.extend(columns.iter().map(|&at| {
                     let row = vec![("column_name", text(&*table.columns[at].name))];
-                    of_relation(&table.name, of_constraint(it.name, row))
+                    of_relation(&table.name, of_constraint((schema, it.name), row))
                 }));
             }
         }
@@ -163,7 +165,7 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
     }
 }
 
-fn of_foreign_key(constraint: &Constraint<'_>) -> Option<Row> {
+fn of_foreign_key(schema: &str, constraint: &Constraint<'_>) -> Option<Row> {
     let foreign = constraint.foreign()?;
     let mut row = vec![
         ("match_option", text("NONE")),
@@ -175,11 +177,11 @@ fn of_foreign_key(constraint: &Constraint<'_>) -> Option<Row> {
     if let Some(name) = foreign.index.map(|index| &index.name).filter(|name| is_constraint(name)) {
         row.extend([
             ("unique_constraint_catalog", text(DATABASE)),
-            ("unique_constraint_schema", text("public")),
+            ("unique_constraint_schema", text(foreign.parent.name.schema())),
             ("unique_constraint_name", text(&**name)),
         ]);
     }
-    Some(of_constraint(constraint.name, row))
+    Some(of_constraint((schema, constraint.name), row))
 }
 
 /// A column of a key.
