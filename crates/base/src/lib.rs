@@ -9,8 +9,6 @@ pub mod line;
 pub mod random;
 pub mod room;
 pub mod sizes;
-pub mod sorted;
-pub mod threads;
 
 pub use error::{Abort, Error, Reason};
 pub use id::{IndexId, TableId, WorkerId};

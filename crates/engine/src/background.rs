@@ -1,10 +1,10 @@
 //! The thread that does what a protocol's workers do between their transactions, in case they have none.
 
 use std::sync::Arc;
-use std::thread::{JoinHandle, current, park_timeout};
+use std::thread::{Builder, JoinHandle, current, park_timeout};
 use std::time::Duration;
 
-use polychron_base::{Error, threads};
+use polychron_base::Error;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{MODELLED, Process};
 
@@ -44,7 +44,7 @@ impl Background {
                 work(&shared);
             }
         };
-        let spawned = threads::start(name, Box::new(run));
+        let spawned = Builder::new().name(name.to_owned()).spawn(run);
         let thread =
             spawned.map_err(|error| Error::options(format!("the thread {name} could not be started: {error}")))?;
         background.thread = Some(thread);

@@ -1,10 +1,9 @@
 //! Which tables a database has, as a log stores it: `docs/durability.md`, "Catalog".
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use polychron_base::line::OneLine;
-use polychron_base::sorted::SortedMap;
 use polychron_base::{IndexId, TableId};
 use polychron_schema::{KeyExtractor, SchemaError, TableDefinition};
 
@@ -12,7 +11,7 @@ use polychron_schema::{KeyExtractor, SchemaError, TableDefinition};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredCatalog {
     next: u32,
-    tables: SortedMap<u32, StoredTable>,
+    tables: BTreeMap<u32, StoredTable>,
 }
 
 /// A table, and the ids of its indexes.
@@ -43,12 +42,8 @@ impl StoredCatalog {
     ///
     /// # Errors
     /// The first thing that is wrong with the tables.
-    pub fn new(next: u32, tables: impl IntoIterator<Item = (u32, StoredTable)>) -> Result<Self, CatalogError> {
-        Self::checked(next, tables.into_iter().collect())
-    }
-
-    fn checked(next: u32, tables: SortedMap<u32, StoredTable>) -> Result<Self, CatalogError> {
-        let bound = tables.last_key().map_or(0, |last| last.saturating_add(1));
+    pub fn new(next: u32, tables: BTreeMap<u32, StoredTable>) -> Result<Self, CatalogError> {
+        let bound = tables.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
         if next < bound || next as usize > TableId::POSITIONS {
             return Err(CatalogError::Positions { next, bound });
         }
@@ -70,7 +65,7 @@ impl StoredCatalog {
     }
 
     /// The tables by their positions.
-    pub fn tables(&self) -> &SortedMap<u32, StoredTable> {
+    pub fn tables(&self) -> &BTreeMap<u32, StoredTable> {
         &self.tables
     }
 

@@ -1,10 +1,10 @@
 //! Counts: of each worker, written by it alone and read by anyone, and sums over them.
 
-use polychron_base::sorted::SortedMap;
 use polychron_base::{Abort, Reason};
 use polychron_memory::MemoryStatistics;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex, try_lock};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
@@ -243,7 +243,7 @@ pub struct Statistics {
 
 impl fmt::Debug for Statistics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let aborts: SortedMap<_, _> = self.aborts_by_reason().collect();
+        let aborts: BTreeMap<_, _> = self.aborts_by_reason().collect();
         out.debug_struct("Statistics")
             .field("commits", &self.commits)
             .field("snapshots", &self.snapshots)

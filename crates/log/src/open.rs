@@ -1,9 +1,9 @@
 //! Opening a log: what is there is read, made durable, and gone on with.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 
 use crate::disk::{Access, Cause, Disk, File, Files};
@@ -116,7 +116,7 @@ fn begin_directory<D: Disk>(files: &Files<D>) -> Result<(), Error> {
 /// since what they have on the medium may be something else than what they show.
 pub(crate) fn make_durable<D: Disk>(files: &Files<D>, end: &End) -> Result<(), Error> {
     let unsure = if left_out(Step::RewriteFound) { &[] } else { end.unsure.as_slice() };
-    for slot in unsure.iter().map(|found| (found.slot, ())).collect::<SortedMap<_, _>>().keys().copied() {
+    for slot in unsure.iter().map(|found| found.slot).collect::<BTreeSet<_>>() {
         let file = files.open(&path_of(slot), Access::Write)?;
         for found in unsure.iter().filter(|found| found.slot == slot) {
             file.write_at(found.offset, &found.bytes)?;

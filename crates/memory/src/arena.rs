@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
-use polychron_base::sorted::SortedMap;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
@@ -167,7 +166,7 @@ pub(crate) struct Arena {
 struct Inner {
     regions: Vec<Region>,
     /// The regions' numbers by their addresses.
-    numbers: SortedMap<usize, usize>,
+    numbers: BTreeMap<usize, usize>,
     /// Returned spans, which no longer count against the budget.
     free: Spans,
     /// Unused remainders of workers that have left.
@@ -185,7 +184,7 @@ impl Inner {
     /// The region of a span, and the span's offset in it.
     fn region_of(&mut self, span: &Span) -> (&mut Region, usize) {
         let address = span.base.addr().get();
-        let (begin, &number) = self.numbers.up_to(&address).expect("a span lies in a region");
+        let (begin, &number) = self.numbers.range(..=address).next_back().expect("a span lies in a region");
         (&mut self.regions[number], address - begin)
     }
 }

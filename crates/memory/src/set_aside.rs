@@ -1,34 +1,34 @@
 //! Memory set aside for the reserve: one run of addresses, from which blocks of any size are cut and to which they come back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classes::align_of_size;
 
 /// The free parts of the run, as offsets from its start, which is page-aligned. Adjacent parts are merged.
 #[derive(Debug)]
 pub(crate) struct SetAside {
-    /// The offset and the length of each free part.
-    parts: BTreeSet<(usize, usize)>,
-    /// The same by length, which comes first, so that the shortest that will do is found without looking at the others.
+    /// The length of each free part, by its offset.
+    parts: BTreeMap<usize, usize>,
+    /// The same by length, so that the shortest that will do is found without looking at the others.
     by_bytes: BTreeSet<(usize, usize)>,
 }
 
 impl SetAside {
     pub(crate) fn new(bytes: usize) -> Self {
-        let mut all = Self { parts: BTreeSet::new(), by_bytes: BTreeSet::new() };
+        let mut all = Self { parts: BTreeMap::new(), by_bytes: BTreeSet::new() };
         all.insert(0, bytes);
         all
     }
 
     fn insert(&mut self, start: usize, bytes: usize) {
         if bytes > 0 {
-            self.parts.insert((start, bytes));
+            self.parts.insert(start, bytes);
             self.by_bytes.insert((bytes, start));
         }
     }
 
     fn remove(&mut self, start: usize, bytes: usize) {
-        self.parts.remove(&(start, bytes));
+        self.parts.remove(&start);
         self.by_bytes.remove(&(bytes, start));
     }
 
@@ -49,15 +49,14 @@ impl SetAside {
 
     /// Takes a block back.
     pub(crate) fn add(&mut self, mut start: usize, mut bytes: usize) {
-        if let Some(&(before, len)) = self.parts.range(..(start, 0)).next_back()
+        if let Some((&before, &len)) = self.parts.range(..start).next_back()
             && before + len == start
         {
             self.remove(before, len);
             (start, bytes) = (before, len + bytes);
         }
-        let end = start + bytes;
-        if let Some(&(_, len)) = self.parts.range((end, 0)..).next().filter(|(behind, _)| *behind == end) {
-            self.remove(end, len);
+        if let Some(&len) = self.parts.get(&(start + bytes)) {
+            self.remove(start + bytes, len);
             bytes += len;
         }
         self.insert(start, bytes);

@@ -1,11 +1,11 @@
 //! Databases that are opened with a path: what is committed is written to a log there, and is there again when the path is opened.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
-use polychron_base::sorted::SortedMap;
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Durability, Journal, Order};
 use polychron_engine::{Error, Events, LoadedRow, OpeningStage, Protocol, RowRef, TableId, Worker as _};
@@ -526,7 +526,7 @@ struct Loader<'d, P: Protocol> {
     database: &'d Database<P>,
     path: String,
     /// The tables by their positions.
-    tables: SortedMap<u32, TableId>,
+    tables: BTreeMap<u32, TableId>,
     /// Those that no thread has. They go with this, and what they have counted does not count.
     workers: Mutex<Vec<P::Worker>>,
 }

@@ -1,12 +1,12 @@
 //! How long requests of each kind take: a name for what a caller asks of a database, and counts under that name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::line::OneLine;
-use polychron_base::sorted::SortedMap;
 use polychron_engine::{Distribution, SharedDistribution};
 use polychron_engine::{Error, Interactive, Protocol};
 
@@ -57,7 +57,7 @@ impl<P: Protocol> fmt::Debug for Request<P> {
 /// Counts of all kinds of requests to a database, by their names.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    by_name: Mutex<SortedMap<String, Arc<Counts>>>,
+    by_name: Mutex<BTreeMap<String, Arc<Counts>>>,
     clock: SystemClock,
 }
 
@@ -125,7 +125,7 @@ impl Requests {
             completed: SharedDistribution::default(),
             failed: SharedDistribution::default(),
         };
-        Arc::clone(by_name.or_insert_with(name.to_owned(), || Arc::new(counts)))
+        Arc::clone(by_name.entry(name.to_owned()).or_insert(Arc::new(counts)))
     }
 
     fn statistics(&self) -> Vec<RequestStatistics> {

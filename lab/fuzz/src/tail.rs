@@ -71,7 +71,7 @@ fn catalog() -> &'static StoredCatalog {
             standing: Standing::Permanent,
         };
         // One position in between is that of a dropped table.
-        let tables = [0, 2].into_iter().zip(definitions().iter().map(stored));
+        let tables = [0, 2].into_iter().zip(definitions().iter().map(stored)).collect();
         StoredCatalog::new(3, tables).expect("the tables are valid")
     })
 }

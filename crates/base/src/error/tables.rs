@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::{KeyPreview, NamedKey};
 use crate::id::{IndexId, TableId};
 use crate::key::EncodedKey;
-use crate::sorted::SortedMap;
 
 /// How a table and what belongs to it are called.
 pub trait TableNames: fmt::Debug + Send + Sync {
@@ -36,14 +35,14 @@ pub struct Naming {
 struct Known {
     present: BTreeMap<TableId, Vec<Arc<dyn TableNames>>>,
     /// By the number of the database, the names of tables that were dropped last.
-    gone: SortedMap<u32, VecDeque<(TableId, String)>>,
+    gone: BTreeMap<u32, VecDeque<(TableId, String)>>,
 }
 
 /// How many names of tables that were dropped are kept of a database: an error may come of a handle to one. And of how many databases: the latest ones.
 const GONE: usize = 64;
 const DATABASES: usize = 1024;
 
-static KNOWN: RwLock<Known> = RwLock::new(Known { present: BTreeMap::new(), gone: SortedMap::new() });
+static KNOWN: RwLock<Known> = RwLock::new(Known { present: BTreeMap::new(), gone: BTreeMap::new() });
 
 fn known() -> RwLockReadGuard<'static, Known> {
     KNOWN.read().unwrap_or_else(PoisonError::into_inner)
@@ -75,14 +74,13 @@ impl Drop for Naming {
 /// A table of this name is dropped: handles to it may be used once more.
 pub fn table_is_dropped(table: TableId, name: &str) {
     let mut known = change_known();
-    let of_database = known.gone.or_insert_with(table.database(), VecDeque::new);
+    let of_database = known.gone.entry(table.database()).or_default();
     if of_database.len() == GONE {
         of_database.pop_front();
     }
     of_database.push_back((table, name.to_owned()));
     if known.gone.len() > DATABASES {
-        let first = known.gone.keys().next().copied();
-        first.and_then(|first| known.gone.remove(&first));
+        known.gone.pop_first();
     }
 }
 
@@ -201,7 +199,7 @@ mod tests {
             table_is_dropped(TableId::new(id.database(), position), "another");
         }
         assert_eq!((table(id), table(other)), ("table 3".into(), "another".into()));
-        assert_eq!(known().gone.get(&id.database()).unwrap().len(), GONE);
+        assert_eq!(known().gone[&id.database()].len(), GONE);
         assert!(!known().present.contains_key(&id));
     }
 }

@@ -41,7 +41,7 @@ impl<T: Described> TableList<T> {
             let provisional: Vec<_> = provisional.map(|index_ref| index_ref.index).collect();
             (id.position() as u32, stored.without(&provisional))
         });
-        Ok(StoredCatalog::new(self.next, tables)?)
+        Ok(StoredCatalog::new(self.next, tables.collect())?)
     }
 
     /// The same tables and one more at this position, behind all others.

@@ -1,10 +1,10 @@
 //! A table of stores, and its changes in the catalog.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{HashSeed, Key16};
-use polychron_base::sorted::SortedMap;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_index::AnyIndex;
 use polychron_schema::{
@@ -249,11 +249,11 @@ impl<S: Keyed> StoreTable<S> {
         let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
         let find = |name: &str| catalog::find(present, name);
         let constraints = Constraints::of((table, definition, ids), find, definition_of)?;
-        let mut parents: SortedMap<TableId, Self> = SortedMap::new();
+        let mut parents: BTreeMap<TableId, Self> = BTreeMap::new();
         for reference in constraints.foreign(table) {
             let id = reference.parent();
             let same = catalog::get(present, id)?.same();
-            parents.or_insert_with(id, || same).constraints.add_child(Arc::clone(reference));
+            parents.entry(id).or_insert(same).constraints.add_child(Arc::clone(reference));
         }
         growing.foreign_keys.clone_from(&definition.foreign_keys);
         Ok((Self::new(table, growing, primary, secondaries, constraints)?, parents.into_iter().collect()))

@@ -56,8 +56,6 @@ use queue::{Queue, Watch, Work};
 const LONGEST_WAIT_MS: u32 = 1000;
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    // In a box, so that starting a thread is compiled once.
-    let run: Box<dyn FnOnce() + Send> = Box::new(run);
     let spawned = Builder::new().name(name.into()).spawn(run);
     spawned.map_err(|error| Error::options(format!("a thread could not be started: {error}")))
 }

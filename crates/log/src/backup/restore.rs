@@ -1,11 +1,11 @@
 //! Restoring: a backup is brought up to a later consistent point of its source, by what an archive and the log have.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use polychron_base::Error as Told;
 use polychron_base::clock::SystemClock;
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 
 use super::archive::MANIFESTS;
@@ -158,7 +158,7 @@ fn last_point<D: Disk>(
     log: &Files<D>,
     origin: &Origin,
     carried: &Order,
-    manifests: &SortedMap<u64, Manifest>,
+    manifests: &BTreeMap<u64, Manifest>,
     until_ns: u64,
 ) -> Result<Option<Point>, Error> {
     let mut point = None;
@@ -225,8 +225,8 @@ fn read_up_to<D: Disk>(
 fn manifests<D: Disk + Clone>(
     sources: &Sources<'_, D>,
     database: DatabaseId,
-) -> Result<SortedMap<u64, Manifest>, Error> {
-    let mut found = SortedMap::new();
+) -> Result<BTreeMap<u64, Manifest>, Error> {
+    let mut found = BTreeMap::new();
     if let Some(archive) = sources.archive {
         let directory = format!("{database}/{MANIFESTS}");
         for entry in archive.list(&directory)? {

@@ -13,10 +13,10 @@
 //!
 //! Columns are given by lists of positions. Numbers of types and kinds stand here, not in the order of Rust's variants, and are never given to others.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polychron_base::IndexId;
-use polychron_base::sorted::SortedMap;
 use polychron_schema::{
     ColumnDefinition, ColumnOrder, ColumnType, EnumType, ForeignKeyDefinition, IndexDefinition, IndexKind,
     TableDefinition,
@@ -53,11 +53,11 @@ pub fn decode(bytes: &[u8]) -> Result<StoredCatalog, Error> {
         return Err(Error::Unsupported { format });
     }
     let next = source.number()?;
-    let mut tables = SortedMap::new();
+    let mut tables = BTreeMap::new();
     for _ in 0..source.number::<usize>()? {
         let offset = source.offset();
         let position = source.number::<u32>()?;
-        if tables.last_key().is_some_and(|last| *last >= position) {
+        if tables.last_key_value().is_some_and(|(last, _)| *last >= position) {
             return Err(Error::Malformed { offset, reason: Malformed::Order });
         }
         tables.insert(position, source.table()?);

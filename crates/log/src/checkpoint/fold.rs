@@ -1,6 +1,6 @@
 //! Makes of a checkpoint and the log behind it the next checkpoint's files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::thread::ThreadId;
 
 use polychron_engine::mutations::left_out;
@@ -182,7 +182,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
     }
 
     /// Files that stay as they are, because nothing was logged of their tables, and those whose rows are passed through what was gathered.
-    fn split(&self, touched: &[u32]) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
+    fn split(&self, touched: &BTreeSet<u32>) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
         let files = self.manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
         let known = files.filter(|file| match file.contents {
             Contents::Rows { table, .. } => self.catalog.tables().contains_key(&table),
@@ -190,7 +190,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         });
         known.partition(|file| match file.contents {
             Contents::Rows { table, .. } => {
-                let is_kept = self.kept == Kept::FilesAndRecords && touched.binary_search(&table).is_err();
+                let is_kept = self.kept == Kept::FilesAndRecords && !touched.contains(&table);
                 is_kept && !left_out(CheckpointStep::KeepUnchanged)
             }
             Contents::Records | Contents::Changes => false,

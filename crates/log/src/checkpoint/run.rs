@@ -1,6 +1,6 @@
 //! Checkpoints of an open database: when one is made, and what is made of failures.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::Duration;
@@ -456,7 +456,7 @@ fn numbers<D: Disk>(files: &Files<D>) -> Result<Vec<u64>, disk::Error> {
 
 /// Removes all files of checkpoints that a manifest does not name. They come back if the power fails soon, and are removed again.
 fn sweep<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<(), disk::Error> {
-    let named: HashSet<String> =
+    let named: BTreeSet<String> =
         manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files).map(|file| file.path()).collect();
     for number in numbers(files)? {
         let directory = directory_of(number);

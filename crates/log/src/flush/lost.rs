@@ -1,10 +1,9 @@
 //! The loss of a log that has stopped: all else can still be read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::PoisonError;
 
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::KeyRange;
 use polychron_schema::{KeyExtractor, KeyScratch, RowRef};
@@ -36,7 +35,7 @@ pub(super) struct Loss {
     lowest: Option<Order>,
     taken: Taken,
     /// The keys of the tables that were asked for, by the tables' positions. They are gathered again when something is sealed late.
-    tables: SortedMap<u32, Keys>,
+    tables: BTreeMap<u32, Keys>,
     /// How many bytes these take.
     bytes: usize,
 }
@@ -54,7 +53,7 @@ impl<D: Disk> Log<D> {
         self.is_stopped.store(true, Ordering::Release);
         let lost = &mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let lowest = lowest.into_iter().chain(self.rings.lowest()).min();
-        *lost = Lost::Known(Loss { lowest, taken, tables: SortedMap::new(), bytes: 0 });
+        *lost = Lost::Known(Loss { lowest, taken, tables: BTreeMap::new(), bytes: 0 });
     }
 
     /// Something is sealed in a log that has stopped, and no other thread has read it yet.
@@ -94,7 +93,7 @@ impl<D: Disk> Log<D> {
 impl Loss {
     fn keys(&mut self, rings: &Rings, table: u32, extractor: &KeyExtractor) -> &Keys {
         let Self { taken, tables, bytes, .. } = self;
-        tables.or_insert_with(table, || {
+        tables.entry(table).or_insert_with(|| {
             let most = MOST_BYTES - (*bytes).min(MOST_BYTES);
             let mut gathered =
                 Gathered { table, extractor, keys: Some(BTreeSet::new()), bytes: 0, most, row: Vec::new() };

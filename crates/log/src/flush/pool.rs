@@ -6,10 +6,10 @@
 //! A file's name is the number of its slot. Which part of the log it has, the frames in it say: so a file is used again under the name that it has, and
 //! what lies in it from before is known by its lower number.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::{Mutex, MutexGuard, nap};
@@ -69,7 +69,7 @@ struct State {
     /// Log files that are in use, by ascending numbers.
     live: Vec<Live>,
     /// How long the files of all these are.
-    bytes: SortedMap<u32, u64>,
+    bytes: BTreeMap<u32, u64>,
     /// How long the files of the last checkpoint are.
     checkpoint_bytes: u64,
 }
@@ -300,11 +300,10 @@ impl<D: Disk> Pool<D> {
         for bytes in lengths {
             if missing(state, *bytes) > 0 {
                 // Those of other lengths give their room.
-                let has_length = |slot: &u32| state.bytes.get(slot).is_some_and(|bytes| lengths.contains(bytes));
-                let (mut spare, others): (Vec<_>, Vec<_>) = state.spare.iter().copied().partition(has_length);
-                let kept = spare.len();
-                spare.extend(others);
-                state.spare = spare;
+                let (spare, lengths_of) = (&mut state.spare, &state.bytes);
+                let is_other = |slot: &u32| !lengths_of.get(slot).is_some_and(|bytes| lengths.contains(bytes));
+                spare.sort_by_key(is_other);
+                let kept = spare.iter().filter(|slot| !is_other(slot)).count();
                 self.shorten(state, kept)?;
             }
             for _ in 0..missing(state, *bytes) {

@@ -2,11 +2,10 @@
 //!
 //! Each standby counts once, however often it is connected, and while it is. What so many have had once counts for ever.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 
 use polychron_base::clock::{Clock, Duration};
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Condvar, Mutex, MutexGuard};
@@ -34,7 +33,7 @@ pub(crate) struct Replicas {
 #[derive(Default)]
 struct State {
     /// Those that are connected, by their numbers.
-    standbys: SortedMap<u128, Replica>,
+    standbys: BTreeMap<u128, Replica>,
     /// Since when epochs are durable here, at times that are far enough apart.
     since: VecDeque<(u64, u64)>,
     /// Nothing more is heard of standbys.
@@ -133,7 +132,7 @@ impl Replicas {
     pub(crate) fn acknowledge(&self, standby: u128, replica: Replica, finished: &Finished) {
         let mut state = self.lock();
         let number = if left_out(ShipStep::CountOnce) { replica.connection.into() } else { standby };
-        let known = state.standbys.or_insert_with(number, Replica::default);
+        let known = state.standbys.entry(number).or_default();
         // A later connection of the same standby has taken this one's place.
         if replica.connection < known.connection {
             return;
@@ -154,7 +153,7 @@ impl Replicas {
 
     /// A connection has ended.
     pub(crate) fn leave(&self, connection: u64) {
-        self.lock().standbys.retain(|replica| replica.connection != connection);
+        self.lock().standbys.retain(|_, replica| replica.connection != connection);
     }
 
     /// Nothing more is heard of standbys: whoever waits for them learns that there are too few.
@@ -177,10 +176,10 @@ impl Replicas {
 
 impl State {
     /// The position that so many standbys have reached.
-    fn of_so_many<V: Ord + Copy + Default>(&self, count: usize, value: impl Fn(&Replica) -> V) -> V {
-        let values: Vec<V> = self.standbys.values().map(value).collect();
-        let is_reached = |wanted: &V| values.iter().filter(|value| *value >= wanted).count() >= count;
-        values.iter().filter(|value| is_reached(value)).max().copied().unwrap_or_default()
+    fn of_so_many<V: Ord + Default>(&self, count: usize, value: impl Fn(&Replica) -> V) -> V {
+        let mut values: Vec<V> = self.standbys.values().map(value).collect();
+        values.sort_unstable_by(|one, other| other.cmp(one));
+        values.into_iter().nth(count - 1).unwrap_or_default()
     }
 
     /// All up to this epoch is durable at this time. Times are kept that are at least a part of the limit from the one before the last, so that they are

@@ -60,9 +60,7 @@ impl<D: Disk> Threads<D> {
         act: impl FnMut(bool) + Send + 'static,
     ) -> io::Result<()> {
         let its = Arc::clone(&signal);
-        // In a box, so that starting a thread is compiled once.
-        let repeat: Box<dyn FnOnce() + Send> = Box::new(move || its.repeat(interval, act));
-        let thread = Builder::new().name(name.to_owned()).spawn(repeat)?;
+        let thread = Builder::new().name(name.to_owned()).spawn(move || its.repeat(interval, act))?;
         self.threads.push((signal, thread));
         Ok(())
     }

@@ -165,12 +165,9 @@ fn choose<D: Disk>(files: &Files<D>) -> Result<Option<Chosen>, Error> {
             valid.push(Chosen { slot, manifest, generation, bytes });
         }
     }
-    if valid.is_sorted_by(|first, second| first.generation <= second.generation) {
-        valid.reverse();
-    }
-    let mut valid = valid.into_iter();
-    let (newest, older) = (valid.next(), valid.next());
-    let Some(newest) = newest else {
+    valid.sort_by_key(|chosen| chosen.generation);
+    let older = if valid.len() == 2 { Some(valid.remove(0)) } else { None };
+    let Some(newest) = valid.pop() else {
         // The second file is written first. Once the first one has been, one of them has always been valid.
         let is_unfinished = is_missing[0] || is_missing[1] || is_empty[0];
         return if is_unfinished { Ok(None) } else { damage(0, "neither it nor the other one is valid") };

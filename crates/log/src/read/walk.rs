@@ -1,9 +1,9 @@
 //! From frame to frame.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 
 use super::ahead::Ahead;
@@ -25,7 +25,7 @@ pub(super) struct Walk<'f, D: Disk> {
     newest: (u64, u64),
     pub(super) slots: Vec<u32>,
     /// Files by the number that their first block says.
-    numbers: SortedMap<u64, Vec<u32>>,
+    numbers: BTreeMap<u64, Vec<u32>>,
     file: Option<Opened<D>>,
     /// Whether other threads read ahead.
     by_threads: bool,
@@ -77,7 +77,7 @@ impl<'f, D: Disk> Walk<'f, D> {
 
     /// How many files there may be to read.
     pub(super) fn files_to_read(&self) -> usize {
-        self.numbers.from(&self.number).count()
+        self.numbers.range(self.number..).count()
     }
 
     fn open(&self, slot: u32) -> Result<Opened<D>, Error> {
@@ -102,7 +102,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             database: manifest.database,
             newest: (manifest.incarnation, generation),
             slots: Vec::new(),
-            numbers: SortedMap::new(),
+            numbers: BTreeMap::new(),
             file: None,
             by_threads: false,
             is_in_use: false,
@@ -319,15 +319,15 @@ pub(crate) fn read_at<F: crate::disk::DiskFile>(
 }
 
 /// All files of the log, and which of them say in their first block that they are the log file of some number.
-type Slots = (Vec<u32>, SortedMap<u64, Vec<u32>>);
+type Slots = (Vec<u32>, BTreeMap<u64, Vec<u32>>);
 
 fn slots<D: Disk>(files: &Files<D>, database: DatabaseId) -> Result<Slots, Error> {
     let slots = all_slots(files)?;
-    let mut numbers: SortedMap<u64, Vec<u32>> = SortedMap::new();
+    let mut numbers: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for slot in &slots {
         match first_header(files, *slot)?.map(|header| header.place) {
             Some(place) if place.database == database && place.offset == 0 => {
-                numbers.or_insert_with(place.file, Vec::new).push(*slot);
+                numbers.entry(place.file).or_default().push(*slot);
             }
             _ => {}
         }

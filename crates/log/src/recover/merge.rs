@@ -1,5 +1,6 @@
 //! The rows of a log's tail and a checkpoint together, one by one.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
@@ -80,15 +81,15 @@ impl Source for () {
 pub struct Newest {
     pub(super) tables: Tables,
     pub(super) range: Range,
-    pub(super) touched: Vec<u32>,
+    pub(super) touched: BTreeSet<u32>,
     pub(super) puts: u64,
     pub(super) seed: HashSeed,
     pub(super) parts: Vec<Part>,
 }
 
 impl Newest {
-    /// The positions of tables of which something was logged, of any keys, in order.
-    pub fn touched(&self) -> &[u32] {
+    /// The positions of tables of which something was logged, of any keys.
+    pub fn touched(&self) -> &BTreeSet<u32> {
         &self.touched
     }
 

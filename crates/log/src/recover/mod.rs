@@ -27,7 +27,6 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use polychron_base::key::HashSeed;
-use polychron_base::threads;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -146,8 +145,9 @@ impl Tail {
         let receiver = Arc::new(Mutex::new(receiver));
         let spawned = (0..threads).map_while(|_| {
             let (shared, receiver) = (Arc::clone(&shared), Arc::clone(&receiver));
+            let builder = std::thread::Builder::new().name("polychron-recover".to_owned());
             // With fewer threads it takes longer.
-            threads::start("polychron-recover", Box::new(move || shared.work(&receiver))).ok()
+            builder.spawn(move || shared.work(&receiver)).ok()
         });
         let threads: Vec<_> = spawned.collect();
         let chunks = (!threads.is_empty()).then_some(sender);

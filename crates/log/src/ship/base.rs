@@ -1,5 +1,7 @@
 //! How a new standby comes to be: the files of its primary's checkpoint and log are sent as they are, and its manifests are written last.
 
+use std::collections::BTreeSet;
+
 use std::sync::Arc;
 
 use polychron_base::clock::{Duration, SystemClock};
@@ -270,15 +272,9 @@ impl<D: Disk + Clone> Base<D> {
         self.open.take().map_or(Ok(()), |open| Ok(open.file.sync()?))
     }
 
-    /// The directories of a manifest's files: few, of which each has many files.
-    fn directories(manifest: &Manifest) -> Vec<String> {
-        let mut numbers: Vec<u64> = Vec::new();
-        for file in manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files) {
-            if !numbers.contains(&file.number) {
-                numbers.push(file.number);
-            }
-        }
-        numbers.into_iter().map(directory_of).collect()
+    fn directories(manifest: &Manifest) -> BTreeSet<String> {
+        let files = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
+        files.map(|file| directory_of(file.number)).collect()
     }
 
     /// Removes what was too far behind, or interrupted. A standby that is whole goes for a later state of its database alone: who has been told a wrong address,

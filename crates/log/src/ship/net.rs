@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use polychron_base::clock::{Clock, Duration, SystemClock};
-use polychron_base::threads;
 use polychron_sync::Process;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -117,8 +116,9 @@ impl Listener {
         listener.set_nonblocking(true)?;
         let (address, stop) = (listener.local_addr()?, Arc::<AtomicBool>::default());
         let stopped = Arc::clone(&stop);
-        let thread = threads::start("polychron-ship", Box::new(move || listen(&listener, &shipped, &stopped)))?;
-        Ok(Self { address, stop, thread: Some(thread), process: Process::here() })
+        let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
+        let thread = Some(builder.spawn(move || listen(&listener, &shipped, &stopped))?);
+        Ok(Self { address, stop, thread, process: Process::here() })
     }
 
     /// Where it listens.
@@ -188,7 +188,8 @@ impl Connections {
         // The thread alone has it, so that it is closed when that ends.
         let (stream, is_greeted) = (Arc::new(stream), Arc::<AtomicBool>::default());
         let (weak, greets) = (Arc::downgrade(&stream), Arc::clone(&is_greeted));
-        if let Ok(thread) = threads::start("polychron-ship", Box::new(move || act(&stream, &greets))) {
+        let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
+        if let Ok(thread) = builder.spawn(move || act(&stream, &greets)) {
             self.0.push(Served { thread, stream: weak, is_greeted });
         }
     }

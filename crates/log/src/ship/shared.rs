@@ -1,9 +1,8 @@
 //! State that connections to standbys share with the rest of a database's log: the latest lists of tables, and the log files that are kept.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 
-use polychron_base::sorted::SortedMap;
 use polychron_engine::mutations::left_out;
 use polychron_sync::{Mutex, MutexGuard};
 
@@ -20,7 +19,7 @@ pub(crate) struct Shared {
     /// By ascending marks.
     lists: Mutex<VecDeque<(Mark, Vec<u8>)>>,
     /// The log file that each connection needs next.
-    holds: Mutex<(u64, SortedMap<u64, u64>)>,
+    holds: Mutex<(u64, BTreeMap<u64, u64>)>,
 }
 
 impl Shared {

@@ -3,9 +3,8 @@
 //! Whether the log is whole, reading it decides. If it is not, every file is searched for frames, wherever they are, and what lacks between them is reported:
 //! frames that others say were durable. Damage behind these was never acknowledged, and is none.
 
+use std::collections::BTreeMap;
 use std::fmt;
-
-use polychron_base::sorted::SortedMap;
 
 use super::ReadOnly;
 use crate::DatabaseId;
@@ -123,15 +122,15 @@ fn log<D: Disk + Clone>(files: &Files<D>, found: &ReadOnly<'_, D>) -> Result<Vec
     };
     let first = damaged(first)?;
     let mut search = Search { files, known: found.manifest.durable, all: Vec::new() };
-    let mut numbers: SortedMap<u64, Vec<Seen>> = SortedMap::new();
+    let mut numbers: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
     for slot in all_slots(files)? {
         let seen = search.file(slot, found.manifest.database)?;
         // A file that is used again has a higher number, and frames of lower ones behind its own.
         let Some(number) = seen.iter().map(|seen| seen.header.place.file).max() else { continue };
         let own = seen.into_iter().filter(|seen| seen.header.place.file == number);
-        numbers.or_insert_with(number, Vec::new).extend(own);
+        numbers.entry(number).or_default().extend(own);
     }
-    let live = numbers.from(&found.manifest.first_log_file).flat_map(|(_, seen)| seen);
+    let live = numbers.range(found.manifest.first_log_file..).flat_map(|(_, seen)| seen);
     let seen: Vec<&Seen> = live.collect();
     search.known = seen.iter().map(|seen| seen.header.durable).fold(search.known, u64::max);
     search.gaps(&seen, found.manifest.first_log_file);

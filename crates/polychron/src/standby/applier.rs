@@ -1,11 +1,11 @@
 //! How what a consistent point closes becomes visible in a standby: tables are changed around one transaction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use polychron_base::clock::calendar_time;
 use polychron_base::error::table_name;
-use polychron_base::sorted::SortedMap;
 use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
@@ -31,7 +31,7 @@ pub(crate) struct Applier<P: Protocol> {
     protocol: Arc<P>,
     guard: Arc<Refusing>,
     pub(super) shared: Arc<Shared>,
-    tables: SortedMap<u32, (TableId, StoredTable)>,
+    tables: BTreeMap<u32, (TableId, StoredTable)>,
     /// Tables that take the place of others when their rows are there.
     superseding: Vec<(u32, TableId)>,
     worker: P::Worker,
@@ -176,7 +176,7 @@ impl<P: Protocol<Worker: Interactive>> Apply for Applier<P> {
 
 /// All that has changed from one point to the next, as one transaction.
 struct Run<'c> {
-    tables: &'c SortedMap<u32, (TableId, StoredTable)>,
+    tables: &'c BTreeMap<u32, (TableId, StoredTable)>,
     changes: &'c Changes,
     /// Which one of how many parts it is.
     part: usize,

@@ -40,7 +40,7 @@ impl<'r, D: Disk + Clone> Recovering<'r, D> {
         let permanent = |(position, table): (&u32, &StoredTable)| {
             (*position, StoredTable { standing: Standing::Permanent, ..table.clone() })
         };
-        let tables = StoredCatalog::new(stored.next(), stored.tables().iter().map(permanent))?;
+        let tables = StoredCatalog::new(stored.next(), stored.tables().iter().map(permanent).collect())?;
         Ok(Self(opening, tables))
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use polychron_base::threads;
 use polychron_engine::Error;
 use polychron_engine::mutations::inheriting;
 use polychron_log::disk::Disk;
@@ -152,7 +151,7 @@ pub(super) struct Held<D: Disk> {
 
 impl<D: Disk + Clone> Held<D> {
     pub(super) fn spawn(&self, name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let thread = threads::start(name, Box::new(inheriting(act)))?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(inheriting(act))?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }

@@ -216,7 +216,7 @@ pub fn restored_tables_work<P: Protocol<Worker: Interactive + 'static>>(setup: &
     let mut gone = stored_child(Standing::Provisional);
     gone.definition = Arc::new(TableDefinition::clone(&gone.definition).with_name("gone"));
     let tables = [(5, parent), (64, stored_child(Standing::Permanent)), (69, gone)];
-    let stored = StoredCatalog::new(1000, tables).expect("it is sound");
+    let stored = StoredCatalog::new(1000, tables.into_iter().collect()).expect("it is sound");
     let (database, _) = opened(setup);
     database.storage().restore(&stored).expect("it is restored");
     assert_eq!(database.find_table("gone"), None);

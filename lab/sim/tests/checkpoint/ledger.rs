@@ -28,7 +28,7 @@ fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
             },
         )
     };
-    StoredCatalog::new(1000, tables.iter().map(table)).expect("they are valid")
+    StoredCatalog::new(1000, tables.iter().map(table).collect()).expect("they are valid")
 }
 
 /// The same, as bytes.
