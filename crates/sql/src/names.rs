@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bind::quoted;
 use crate::error::{SqlError, SqlState};
+use crate::procedures::MARK;
 
 /// The schema of the engine's tables, and of what is named without a schema where nothing else is set.
 pub(crate) const PUBLIC: &str = "public";
@@ -69,8 +70,10 @@ impl Name {
         Self::new(self.schema(), name)
     }
 
+    /// Whether it is in the schema of a session's temporary objects, procedures among them.
     pub(crate) fn is_temporary(&self) -> bool {
-        self.0.starts_with(TEMPORARY) && self.0.contains(BETWEEN)
+        let key = self.0.strip_prefix(MARK).unwrap_or(&self.0);
+        key.starts_with(TEMPORARY) && key.contains(BETWEEN)
     }
 
     /// As a statement has to write it, whatever the path.
