@@ -163,6 +163,15 @@ impl<'w> Writer<'w> {
     }
 
     fn bare_comparison(&mut self, scope: &Scope, depth: usize) -> String {
+        if !scope.columns.is_empty() && self.draw.once_in(6) {
+            // What indexes are drawn of.
+            let (column, kind) = self.draw.one(&scope.columns).clone();
+            if self.draw.once_in(2) {
+                return kind.part(&column, self.draw);
+            }
+            let (derived, kind) = kind.derived(&column, self.draw);
+            return format!("{derived} {} {}", self.draw.word(&["=", "=", ">", "<="]), self.leaf(kind, scope));
+        }
         let kind = self.kind_of(scope);
         let left = self.of(kind, scope, depth);
         match self.draw.below(12) {

@@ -99,9 +99,28 @@ impl Kind {
         matches!(self, Numeric | Float4 | Float8 | Interval | Char | Jsonb)
     }
 
-    /// Whether its values may be keys.
-    pub fn is_key(self) -> bool {
-        !matches!(self, Interval | Ints | Texts | Jsonb)
+    /// An expression over a column of it that fails for no value, in parentheses, and its type.
+    pub fn derived(self, column: &str, draw: &mut Draw) -> (String, Self) {
+        let word = draw.word(&["lower", "upper"]);
+        match self {
+            Text | Varchar if draw.once_in(3) => (format!("length({column})"), Int4),
+            Text | Varchar => (format!("{word}({column})"), Text),
+            Int2 | Int4 | Int8 => (format!("({column} % 5)"), self),
+            Jsonb if draw.once_in(2) => (format!("({column} ->> 'a')"), Text),
+            Jsonb => (format!("({column} -> 'a')"), Jsonb),
+            Bool => (format!("(NOT {column})"), Bool),
+            _ => (format!("({column} IS NULL)"), Bool),
+        }
+    }
+
+    /// A condition of a column of it that fails for no value, by which an index may be about a part of the rows.
+    pub fn part(self, column: &str, draw: &mut Draw) -> String {
+        match self {
+            Int2 | Int4 | Int8 => format!("{column} {} {}", draw.word(&[">", "<=", "<>", "="]), draw.within(0, 6)),
+            Text | Varchar => format!("{column} {} '{}'", draw.word(&[">", "<", "<>"]), draw.word(&["", "a", "b"])),
+            Bool => column.to_owned(),
+            _ => format!("{column} IS {}NULL", draw.word(&["", "NOT "])),
+        }
     }
 
     /// Whether it is an integer's.

@@ -64,11 +64,8 @@ impl Table {
     fn drawn(draw: &mut Draw, number: usize) -> Self {
         let name = format!("t{number}");
         let count = draw.within(3, 6);
-        let mut columns: Vec<_> = (0..count).map(|at| Column::drawn(draw, at)).collect();
-        while !columns[0].kind.is_key() {
-            columns[0] = Column::drawn(draw, 0);
-        }
-        let keys: Vec<_> = (0..count).filter(|&at| columns[at].kind.is_key()).collect();
+        let columns: Vec<_> = (0..count).map(|at| Column::drawn(draw, at)).collect();
+        let keys: Vec<_> = (0..count).collect();
         let (mut key, more) = (vec![keys[0]], draw.below(3));
         key.extend(draw.some(&keys[1..], more));
         if draw.once_in(4) {
@@ -102,14 +99,23 @@ impl Table {
 
     fn draw_indexes(&mut self, draw: &mut Draw) {
         for number in 0..draw.below(4) {
-            let all: Vec<_> = (0..self.columns.len()).filter(|&at| self.columns[at].kind.is_key()).collect();
+            let all: Vec<_> = (0..self.columns.len()).collect();
             let width = draw.within(1, 3);
             let columns = draw.some(&all, width).into_iter().map(|at| {
                 let order = draw.word(&["", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
-                format!("{}{order}", self.columns[at].name)
+                let Column { name, kind, .. } = &self.columns[at];
+                let part = if draw.once_in(3) { kind.derived(name, draw).0 } else { name.clone() };
+                format!("{part}{order}")
             });
             let columns = columns.collect::<Vec<_>>().join(", ");
-            self.indexes.push(format!("CREATE INDEX {}_i{number} ON {} ({columns})", self.name, self.name));
+            let condition = if draw.once_in(3) {
+                let Column { name, kind, .. } = draw.one(&self.columns);
+                format!(" WHERE {}", kind.part(name, draw))
+            } else {
+                String::new()
+            };
+            let (name, unique) = (&self.name, if draw.once_in(6) { "UNIQUE " } else { "" });
+            self.indexes.push(format!("CREATE {unique}INDEX {name}_i{number} ON {name} ({columns}){condition}"));
         }
     }
 
