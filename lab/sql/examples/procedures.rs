@@ -157,6 +157,9 @@ fn measure<P: Protocol>(wanted: Wanted) -> bool {
     is_right
 }
 
+/// Measures a protocol.
+type Measure = fn(Wanted) -> bool;
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok()).filter(|number| *number > 0);
@@ -167,7 +170,7 @@ fn main() -> ExitCode {
     let only_orders = arguments.get(3).is_some_and(|word| word == "orders");
     let wanted = Wanted { count, clients: clients as usize, only_orders };
     let is_chosen = |name: &str| arguments.get(2).is_none_or(|chosen| chosen == name);
-    let protocols: [(&str, fn(Wanted) -> bool); 4] = [
+    let protocols: [(&str, Measure); 4] = [
         (<Cicada as Protocol>::NAME, measure::<Cicada>),
         (<Maflingo as Protocol>::NAME, measure::<Maflingo>),
         (<Hyper as Protocol>::NAME, measure::<Hyper>),
