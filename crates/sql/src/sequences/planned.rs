@@ -48,7 +48,7 @@ impl Sequence {
     /// As [`Sequence::take`], of numbers that the database knows already. `None`: there are none, or another thread asks for some at this time. A thread that runs a
     /// planned transaction asks the database for nothing, and waits for no other thread.
     pub(super) fn take_granted(&self, count: i128) -> Option<(i64, i128)> {
-        // Others have it for moments, but for one who asks the database.
+        // Others have it for a short time, but for one that asks the database.
         let lock = |attempt| {
             if attempt > 0 {
                 spin_hint();
