@@ -31,12 +31,19 @@ fn updates_more(keys: &ForeignKeys, table: &Table, set: &[usize]) -> bool {
 
 /// How an update of these columns touches a row. `None`: it puts the row under another key.
 fn access_of(table: &Table, set: &[usize]) -> Option<Access> {
-    let meets = |columns: &[usize]| columns.iter().any(|column| set.contains(column));
+    // What a computed column looks at is not asked.
+    let is_met = |column: &usize| set.contains(column) || table.columns[*column].computed.is_some();
+    let meets = |columns: &[usize]| columns.iter().any(is_met);
     if meets(&table.primary().columns) {
         return None;
     }
     let changes_entries = table.indexes[1..].iter().any(|index| meets(&index.columns));
     Some(if changes_entries { Access::Write } else { Access::Update })
+}
+
+/// Whether a primary key has bytes that are computed of other columns.
+fn has_computed_key(table: &Table) -> bool {
+    table.primary().columns.iter().any(|column| table.columns[*column].computed.is_some())
 }
 
 /// The scan of the table that a statement changes: what it joins with is on the right side.
@@ -99,7 +106,7 @@ impl<'t> Declaring<'t> {
             let at = index.columns.iter().position(|own| own == column)?;
             self.value(scan.path.equal.get(at)?, given)
         };
-        scan.table.primary().columns.iter().map_while(equal).collect()
+        scan.table.primary().columns.iter().filter(|_| !has_computed_key(&scan.table)).map_while(equal).collect()
     }
 
     /// Rows that a statement finds, and changes.
@@ -135,6 +142,9 @@ impl<'t> Declaring<'t> {
             other => (None, other),
         };
         let primary = &table.primary().columns;
+        if has_computed_key(table) {
+            return self.unknown("keys that are computed", Some(table));
+        }
         match rows {
             Node::Rows(rows) => {
                 for row in rows {
