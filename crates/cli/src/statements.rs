@@ -1,30 +1,11 @@
-//! Which protocols take statements.
+//! Which protocols take statements: all.
 
-use polychron::{Interactive, Protocol, ProtocolInfo, ProtocolList as _, ProtocolVisitor, Protocols};
+use polychron::any_protocol;
 
-/// Refuses a protocol of this name whose transactions cannot be driven by statements.
+/// Refuses a protocol that is not there.
 ///
 /// # Errors
-/// A line that says why.
+/// A line that says which there are.
 pub(crate) fn check_protocol(name: &str) -> Result<(), String> {
-    match Protocols::visit(name, TakesStatements) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(format!("--protocol {name}: it executes whole procedures alone, and no statements")),
-        Err(unknown) => Err(format!("--protocol: {unknown}")),
-    }
-}
-
-/// Whether a protocol's transactions can be driven by statements.
-struct TakesStatements;
-
-impl ProtocolVisitor for TakesStatements {
-    type Output = bool;
-
-    fn visit<P: Protocol>(self, _: &ProtocolInfo) -> bool {
-        false
-    }
-
-    fn visit_interactive<P: Protocol<Worker: Interactive>>(self, _: &ProtocolInfo) -> bool {
-        true
-    }
+    any_protocol(name, &[]).map(drop).map_err(|error| format!("--protocol: {error}"))
 }

@@ -208,10 +208,9 @@ fn what_cannot_be_opened_is_told_in_a_line() {
     fs::write(directory.path().join("file"), "").unwrap();
     refused(&[path_of(directory.path())], 1);
     refused(&["--protocol", "nothing"], 2);
-    refused(&["--protocol", "bohm"], 2);
     refused(&["--format", "nothing"], 2);
     refused(&["--read-only"], 2);
-    for protocol in ["hyper", "locking", "serial"] {
+    for protocol in ["hyper", "locking", "serial", "bohm"] {
         says(&["--protocol", protocol, "--format", "csv"], "SELECT 1 AS a;", (0, "a\n1\n", ""));
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use polychron::{Interactive, Protocol};
+use polychron::Protocol;
 use polychron_sql::{SqlError, SqlState};
 
 use crate::answers::Answers;
@@ -46,7 +46,7 @@ enum Ended {
     Wrong(SqlError),
 }
 
-impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
+impl<P: Protocol> Session<'_, P> {
     /// Runs a COPY whose data the client gets.
     pub(crate) fn copy_out(&mut self, text: &str) -> Result<Result<(), SqlError>, End> {
         let socket = self.wire.socket;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use polychron::{Interactive, Protocol};
+use polychron::Protocol;
 use polychron_sql::{Datum, Forms, Kind, OwnedDatum, Prepared, Rows, SqlError, SqlState, TransactionStatus, Type};
 
 use crate::answers::Format;
@@ -106,7 +106,7 @@ fn formats(codes: Shorts<'_>) -> Result<Vec<Format>, SqlError> {
     codes.iter().map(format).collect()
 }
 
-impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
+impl<P: Protocol> Session<'_, P> {
     fn refuse<O>(&mut self, error: SqlError) -> Result<O, SqlError> {
         Err(self.connection.fail_request(error))
     }

@@ -3,6 +3,8 @@
 //! A frame is cut by its length alone, so that whatever it contains, the next one begins where it ends. Memory is taken as bytes come, never for what a
 //! length announces.
 
+use std::io;
+
 use crate::error::End;
 use crate::socket::Socket;
 
@@ -64,7 +66,7 @@ impl Incoming {
     }
 
     /// Reads more; `false` at the end of the stream.
-    pub(crate) fn read(&mut self, socket: &Socket) -> Result<bool, End> {
+    pub(crate) fn read(&mut self, socket: &Socket) -> io::Result<bool> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polychron::{Database, Interactive, Protocol};
+use polychron::{Database, Protocol};
 use polychron_base::clock::Duration;
 
 pub use credentials::{Credentials, Password, new_password};
@@ -70,20 +70,20 @@ impl Options {
 }
 
 /// What all sessions of a server share.
-pub(crate) struct Shared<P: Protocol<Worker: Interactive>> {
+pub(crate) struct Shared<P: Protocol> {
     pub(crate) database: Database<P>,
     pub(crate) options: Options,
     pub(crate) registry: Registry,
 }
 
 /// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
-pub struct Server<P: Protocol<Worker: Interactive>> {
+pub struct Server<P: Protocol> {
     shared: Option<Arc<Shared<P>>>,
     acceptors: Vec<Acceptor>,
     stopper: Stopper,
 }
 
-impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Server<P> {
+impl<P: Protocol> std::fmt::Debug for Server<P> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Server").field("addresses", &self.addresses()).finish_non_exhaustive()
     }
@@ -100,7 +100,7 @@ impl Stopper {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Server<P> {
+impl<P: Protocol> Server<P> {
     /// Listens, and serves the database from now on.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl<P: Protocol<Worker: Interactive>> Server<P> {
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Drop for Server<P> {
+impl<P: Protocol> Drop for Server<P> {
     fn drop(&mut self) {
         self.stopper.stop();
         drop(self.end());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use polychron::{Interactive, Protocol};
+use polychron::Protocol;
 use polychron_base::clock::Duration;
 
 use crate::credentials::Credentials;
@@ -105,10 +105,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn start<P: Protocol<Worker: Interactive>>(
-        door: Door,
-        shared: &Arc<Shared<P>>,
-    ) -> Result<Self, ServerError> {
+    pub(crate) fn start<P: Protocol>(door: Door, shared: &Arc<Shared<P>>) -> Result<Self, ServerError> {
         let (address, path) = match &door {
             Door::Tcp(listener) => (listener.local_addr().ok(), None),
             Door::Unix(_, path) => (None, Some(path.clone())),
@@ -148,7 +145,7 @@ impl Acceptor {
     }
 }
 
-fn accept_all<P: Protocol<Worker: Interactive>>(door: &Door, shared: &Arc<Shared<P>>) {
+fn accept_all<P: Protocol>(door: &Door, shared: &Arc<Shared<P>>) {
     let registry: &Registry = &shared.registry;
     loop {
         registry.wait_for_room();

@@ -1,10 +1,12 @@
 //! Sessions: what one client says, from its first message to its last, on a thread of its own.
 
+use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use polychron::{Interactive, Protocol};
+use polychron::Protocol;
+use polychron_base::clock::Duration;
 use polychron_sql::{Connection, SqlError, SqlState, TransactionStatus};
 
 use crate::Shared;
@@ -25,6 +27,8 @@ pub(crate) struct Wire<'s> {
     pub(crate) socket: &'s Socket,
     pub(crate) incoming: Incoming,
     pub(crate) answers: Answers,
+    /// How long a read waits.
+    patience: Option<Duration>,
 }
 
 impl Wire<'_> {
@@ -32,6 +36,7 @@ impl Wire<'_> {
     pub(crate) fn fill(&mut self) -> Result<bool, End> {
         if !self.incoming.has_frame(LONGEST) {
             self.answers.write(self.socket)?;
+            self.set_patience(None)?;
         }
         // Behind a message that is none nobody knows what follows, and its length tells nothing.
         loop {
@@ -45,8 +50,28 @@ impl Wire<'_> {
     }
 }
 
+impl Wire<'_> {
+    /// Says how long reads wait, where that was not said before: busy clients make no call of the system for it.
+    fn set_patience(&mut self, time: Option<Duration>) -> Result<(), End> {
+        if self.patience != time {
+            self.socket.set_read_timeout(time)?;
+            self.patience = time;
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes, so long at most; `false`: none have come.
+    fn wait(&mut self, time: Duration) -> Result<bool, End> {
+        self.set_patience(Some(time))?;
+        match self.incoming.read(self.socket) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
+            read => Ok(read.map(|_| true)?),
+        }
+    }
+}
+
 /// A client that has shown who it is.
-pub(crate) struct Session<'s, P: Protocol<Worker: Interactive>> {
+pub(crate) struct Session<'s, P: Protocol> {
     pub(crate) connection: Connection<P>,
     pub(crate) wire: Wire<'s>,
     pub(crate) extended: Extended,
@@ -58,7 +83,7 @@ pub(crate) struct Session<'s, P: Protocol<Worker: Interactive>> {
 }
 
 /// Serves a client until it goes.
-pub(crate) fn run<P: Protocol<Worker: Interactive>>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: Place) {
+pub(crate) fn run<P: Protocol>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: Place) {
     let mut answers = Answers::default();
     let served = catch_unwind(AssertUnwindSafe(|| serve(shared, socket, &place)));
     let end = served.unwrap_or_else(|_| End::fatal(SqlState::INTERNAL_ERROR, "the session has panicked"));
@@ -71,11 +96,11 @@ pub(crate) fn run<P: Protocol<Worker: Interactive>>(shared: &Arc<Shared<P>>, soc
 }
 
 /// The answer is how the session has ended.
-fn serve<P: Protocol<Worker: Interactive>>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: &Place) -> End {
+fn serve<P: Protocol>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: &Place) -> End {
     let mut newcomer = Newcomer::new(socket, place, &shared.options);
     let admitted = newcomer.admit(shared);
     let (incoming, answers) = (std::mem::take(&mut newcomer.incoming), std::mem::take(&mut newcomer.answers));
-    let mut wire = Wire { socket, incoming, answers };
+    let mut wire = Wire { socket, incoming, answers, patience: None };
     let connection = match admitted {
         Ok(Some(connection)) => connection,
         Ok(None) => return End::Gone,
@@ -96,7 +121,7 @@ fn serve<P: Protocol<Worker: Interactive>>(shared: &Arc<Shared<P>>, socket: &Arc
     }
 }
 
-impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
+impl<P: Protocol> Session<'_, P> {
     fn serve(&mut self) -> Result<(), End> {
         let mut content = Vec::new();
         loop {
@@ -106,6 +131,9 @@ impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
                 if !self.place.set_idle(true) {
                     return Err(End::shutdown());
                 }
+            }
+            if waits {
+                self.rest()?;
             }
             let has_frame = self.wire.fill()?;
             if waits {
@@ -128,6 +156,17 @@ impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
             }
             self.wire.answers.write_much(self.wire.socket)?;
         }
+    }
+
+    /// Waits for the client, and parks what hears nothing for `park_after`: the transaction, and the worker.
+    fn rest(&mut self) -> Result<(), End> {
+        self.wire.answers.write(self.wire.socket)?;
+        let Some(time) = self.connection.park_after() else { return Ok(()) };
+        if !self.wire.wait(time)? {
+            // What cannot be parked stays as it is.
+            let _ = self.connection.park_idle();
+        }
+        Ok(())
     }
 
     /// Does what a message says; `next` is the kind of the message behind it, if that has come. `false`: it was the last one.

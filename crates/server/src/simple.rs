@@ -1,13 +1,13 @@
 //! The simple protocol: a text of statements, and all that they answer.
 
-use polychron::{Interactive, Protocol};
+use polychron::Protocol;
 use polychron_sql::{Kind, Outcome, SqlError, copy_of};
 
 use crate::answers::Format;
 use crate::error::End;
 use crate::session::{Session, Wire};
 
-impl<P: Protocol<Worker: Interactive>> Session<'_, P> {
+impl<P: Protocol> Session<'_, P> {
     /// Runs the statements of a text, and tells what they answer, or what fails.
     ///
     /// # Errors

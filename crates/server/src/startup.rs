@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polychron::{Interactive, Protocol};
+use polychron::Protocol;
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_sql::{Connection, DATABASE, ROLE, SqlError, SqlState};
 
@@ -73,10 +73,7 @@ impl<'s> Newcomer<'s> {
     }
 
     /// Goes through the start of a connection. `None`: it was no session.
-    pub(crate) fn admit<P: Protocol<Worker: Interactive>>(
-        &mut self,
-        shared: &Shared<P>,
-    ) -> Result<Option<Connection<P>>, End> {
+    pub(crate) fn admit<P: Protocol>(&mut self, shared: &Shared<P>) -> Result<Option<Connection<P>>, End> {
         let Some(startup) = self.startup()? else { return Ok(None) };
         if startup.version > NEWEST || !startup.unknown.is_empty() {
             let unknown: Vec<_> = startup.unknown.iter().map(String::as_str).collect();

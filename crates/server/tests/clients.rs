@@ -3,10 +3,14 @@
 mod common;
 
 use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
 
 use common::{Raw, connect, kinds, query, server, server_with, startup};
-use polychron_server::{Credentials, Password, Server};
+use polychron::Database;
+use polychron_server::{Credentials, Options, Password, Server};
 use postgres::error::SqlState;
 use postgres::types::Type;
 use postgres::{Client, NoTls, fallible_iterator::FallibleIterator as _};
@@ -302,4 +306,50 @@ fn nothing_goes_to_the_network_as_it_is() {
     let refused = Server::start(database(), with(&Credentials::Trust, true)).unwrap_err();
     assert!(matches!(refused, polychron_server::ServerError::TrustOnTheNetwork(_)), "{refused}");
     drop(Server::start(database(), with(&password, true)).unwrap());
+}
+
+/// Clients that hear nothing in their transactions have no workers, of which there are fewer, and go on where they were.
+#[test]
+fn idle_transactions_are_parked() {
+    let database = Database::builder().small().workers(12).memory_limit(512 << 20).in_memory().unwrap();
+    let mut options = Options::new(Credentials::Trust);
+    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    let server = Server::start(database, options).unwrap();
+    let mut owner = connect(&server);
+    owner.batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)").unwrap();
+    let port = server.addresses()[0].port();
+    let text = format!("host=127.0.0.1 port={port} user=postgres dbname=polychron");
+    // All workers may be in use at first: those of clients that are idle come back.
+    let patiently = |work: &mut dyn FnMut() -> Result<(), postgres::Error>| {
+        for _ in 0..600 {
+            match work() {
+                Ok(()) => return,
+                Err(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("no worker has come back");
+    };
+    let mut clients = Vec::new();
+    for id in 0..30 {
+        patiently(&mut || {
+            let mut client = Client::connect(&text, NoTls)?;
+            client.batch_execute("BEGIN")?;
+            client.batch_execute(&format!("INSERT INTO t VALUES ({id}, 1)"))?;
+            clients.push(client);
+            Ok(())
+        });
+    }
+    for (id, client) in clients.iter_mut().enumerate() {
+        patiently(&mut || client.batch_execute(&format!("UPDATE t SET n = n + 1 WHERE id = {id}")));
+        patiently(&mut || client.batch_execute("COMMIT"));
+    }
+    let mut sum = 0;
+    patiently(&mut || {
+        sum = owner.query_one("SELECT sum(n) FROM t", &[])?.get::<_, i64>(0);
+        Ok(())
+    });
+    assert_eq!(sum, 60);
 }

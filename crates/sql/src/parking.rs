@@ -53,6 +53,11 @@ impl<P: Protocol> Connection<P> {
         if is_idle { self.park() } else { Parking::Kept(KeptBecause::NotIdle) }
     }
 
+    /// After how long a silence transactions are parked; `None`: never.
+    pub fn park_after(&self) -> Option<Duration> {
+        self.session.park_after
+    }
+
     /// How long the transaction that the client holds has heard nothing, if it holds one.
     pub fn idle_for(&self) -> Option<Duration> {
         self.session.idle_for()
