@@ -153,7 +153,7 @@ fn is_whole(connection: &mut Connection) {
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
     let error = connection.execute("CREATE TABLE empty.t (a int)", ()).unwrap_err();
     assert_eq!(error.state(), SqlState::INVALID_SCHEMA_NAME);
-    connection.execute("CREATE TABLE shop.other (a int); DROP TABLE shop.other", ()).unwrap();
+    connection.run("CREATE TABLE shop.other (a int); DROP TABLE shop.other", &mut |_| {}).unwrap();
 }
 
 #[test]
