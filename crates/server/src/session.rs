@@ -28,7 +28,7 @@ pub(crate) struct Wire<'s> {
     pub(crate) incoming: Incoming,
     pub(crate) answers: Answers,
     /// How long a read waits.
-    patience: Option<Duration>,
+    longest_wait: Option<Duration>,
 }
 
 impl Wire<'_> {
@@ -36,7 +36,7 @@ impl Wire<'_> {
     pub(crate) fn fill(&mut self) -> Result<bool, End> {
         if !self.incoming.has_frame(LONGEST) {
             self.answers.write(self.socket)?;
-            self.set_patience(None)?;
+            self.set_longest_wait(None)?;
         }
         // Behind a message that is none nobody knows what follows, and its length tells nothing.
         loop {
@@ -52,17 +52,17 @@ impl Wire<'_> {
 
 impl Wire<'_> {
     /// Says how long reads wait, where that was not said before: busy clients make no call of the system for it.
-    fn set_patience(&mut self, time: Option<Duration>) -> Result<(), End> {
-        if self.patience != time {
+    fn set_longest_wait(&mut self, time: Option<Duration>) -> Result<(), End> {
+        if self.longest_wait != time {
             self.socket.set_read_timeout(time)?;
-            self.patience = time;
+            self.longest_wait = time;
         }
         Ok(())
     }
 
     /// Waits for bytes, so long at most; `false`: none have come.
     fn wait(&mut self, time: Duration) -> Result<bool, End> {
-        self.set_patience(Some(time))?;
+        self.set_longest_wait(Some(time))?;
         match self.incoming.read(self.socket) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
             read => Ok(read.map(|_| true)?),
@@ -100,7 +100,7 @@ fn serve<P: Protocol>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: &Pla
     let mut newcomer = Newcomer::new(socket, place, &shared.options);
     let admitted = newcomer.admit(shared);
     let (incoming, answers) = (std::mem::take(&mut newcomer.incoming), std::mem::take(&mut newcomer.answers));
-    let mut wire = Wire { socket, incoming, answers, patience: None };
+    let mut wire = Wire { socket, incoming, answers, longest_wait: None };
     let connection = match admitted {
         Ok(Some(connection)) => connection,
         Ok(None) => return End::Gone,
@@ -162,9 +162,16 @@ impl<P: Protocol> Session<'_, P> {
     fn rest(&mut self) -> Result<(), End> {
         self.wire.answers.write(self.wire.socket)?;
         let Some(time) = self.connection.park_after() else { return Ok(()) };
-        if !self.wire.wait(time)? {
-            // What cannot be parked stays as it is.
-            let _ = self.connection.park_idle();
+        if self.wire.wait(time)? {
+            return Ok(());
+        }
+        // What cannot be parked stays as it is.
+        let _ = self.connection.park_idle();
+        if let (Some(longest), true) = (self.connection.idle_timeout(), self.connection.is_in_transaction())
+            && !self.wire.wait(longest.saturating_sub(time).max(Duration::from_millis(1)))?
+        {
+            let message = "terminating connection due to idle-in-transaction timeout";
+            return Err(End::fatal(SqlState::IDLE_IN_TRANSACTION_TIMEOUT, message));
         }
         Ok(())
     }
@@ -175,8 +182,10 @@ impl<P: Protocol> Session<'_, P> {
         if self.is_skipping && !matches!(kind, b'S' | b'X') {
             return Ok(true);
         }
+        if kind == b'X' {
+            return Ok(false);
+        }
         let done = match decode(frame) {
-            Ok(Message::Terminate) => return Ok(false),
             Ok(message) => self.answer(message, next)?,
             Err(error) => Err(self.connection.fail_request(error)),
         };

@@ -14,17 +14,14 @@ impl<P: Protocol> Session<'_, P> {
     /// The session ends.
     pub(crate) fn simple(&mut self, text: &str) -> Result<(), End> {
         self.extended.forget_unnamed();
-        // A text ends what came in front of it without Sync.
-        if let Err(error) = self.connection.end_pipeline() {
-            self.wire.answers.error(&error);
-            return Ok(());
-        }
         let done = match begins_with_copy(text).then(|| copy_of(text)).flatten() {
             Some(Kind::CopyIn) => self.copy_in(text)?,
             Some(Kind::CopyOut) => self.copy_out(text)?,
             _ => self.run(text)?,
         };
-        if let Err(error) = done {
+        // The text went on with what came in front of it without Sync, and ends it.
+        let ended = self.connection.end_pipeline();
+        if let Err(error) = done.and(ended) {
             self.wire.answers.error(&error);
         }
         Ok(())

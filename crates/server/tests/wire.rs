@@ -207,6 +207,11 @@ fn what_lies_between_two_syncs_is_one_transaction() {
     assert_eq!(raw.ask(&[run("COMMIT"), insert("3"), sync()].concat()), "1 2 C:COMMIT 1 2 E:23505 Z:I");
     // A simple query ends what came in front of it.
     assert_eq!(raw.ask(&[insert("4"), query("SELECT * FROM t")].concat()), "1 2 C:INSERT 0 1 T D D D D C:SELECT 4 Z:I");
+    // With it, what came in front is committed, rolled back, or has failed.
+    assert!(raw.ask(&[insert("6"), query("SELECT 1 / 0")].concat()).ends_with("E:22012 Z:I"));
+    assert!(raw.ask(&[insert("6"), query("ROLLBACK")].concat()).ends_with("C:ROLLBACK Z:I"));
+    assert!(raw.ask(&[insert("6"), query("BEGIN; INSERT INTO t VALUES (7); ROLLBACK")].concat()).ends_with("Z:I"));
+    assert_eq!(raw.ask(&query("SELECT * FROM t")), "T D D D D C:SELECT 4 Z:I");
     // A client that goes has not committed.
     raw.send(&[insert("5"), frame('H', b"")].concat());
     assert_eq!((0..3).map(|_| raw.next().unwrap().kind).collect::<String>(), "12C");

@@ -393,3 +393,9 @@ impl<P: Protocol> SqlDatabase<P> {
         Ok(definitions.all()?.iter().any(|(_, kept)| is_of(kept)))
     }
 }
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Catalog").field("version", &self.version).finish_non_exhaustive()
+    }
+}

@@ -165,21 +165,35 @@ impl<P: Protocol> Connection<P> {
 
     /// Binds a statement. Where the protocol finds nothing out while a transaction is open, that stands aside.
     pub(crate) fn bound(&mut self, statement: Source<'_>, types: &[Type]) -> Result<Statement, SqlError> {
-        let bound = Statement::of(statement, &self.catalog(), types, self.session.drawn());
+        let bound = self.bound_once(statement, types);
         if !self.session.is_open() || !bound.as_ref().is_err_and(SqlError::is_from_inside) {
             return bound;
         }
         self.session.pause()?;
-        let bound = Statement::of(statement, &self.catalog(), types, self.session.drawn());
+        let bound = self.bound_once(statement, types);
         self.session.resume(&self.zone)?;
         bound
+    }
+
+    fn bound_once(&self, statement: Source<'_>, types: &[Type]) -> Result<Statement, SqlError> {
+        let catalog = self.catalog();
+        let mut bound = Statement::of(statement, &catalog, types, self.session.drawn())?;
+        if let Action::Define(definition) = &mut bound.action {
+            definition.bound_to = Some(catalog);
+        }
+        Ok(bound)
     }
 
     /// Makes a definition in the open transaction, which it begins where there is none.
     pub(crate) fn define(&mut self, statement: Source<'_>, definition: Definition) -> Result<Outcome, SqlError> {
         let tag = definition.tag;
-        if definition.index.is_some() && !self.session.is_open() {
-            return self.create_index(statement);
+        let mut definition = definition;
+        if let Some((table, _)) = &definition.index {
+            if !self.session.is_open() {
+                return self.create_index(statement);
+            }
+            // It is made with a copy of the table: what others write meanwhile would be lost.
+            definition.closes.push(table.id);
         }
         let definition = self.close(statement, definition).map_err(|error| self.session.fail(error.into()))?;
         let notices = definition.notices.clone();
@@ -234,6 +248,9 @@ impl<P: Protocol> Connection<P> {
         };
         let is_local = *scope == Some(ast::ContextModifier::Local);
         if variable.to_string().eq_ignore_ascii_case("search_path") {
+            if is_local && !self.session.is_explicit() {
+                return Some(Ok(self.change(true, |_| {})));
+            }
             return Some(path_of(values).map(|schemas| self.set_path(is_local, schemas, "SET")));
         }
         let words: Vec<_> = values.iter().map(|value| value.to_string().trim_matches('\'').to_lowercase()).collect();
@@ -303,7 +320,10 @@ impl<P: Protocol> Connection<P> {
         let definitions = Definitions::make(&self.database.protocol)?;
         for (name, object) in changed.iter().filter(|(name, _)| !name.is_temporary()) {
             let own = definitions.steps(name, object.as_ref().map(Kept::of).as_ref())?;
-            let first = if self.session.is_planned() { self.row_of_new(&definitions, name)? } else { Then::Nothing };
+            let first = match &definition.bound_to {
+                Some(catalog) if self.session.is_planned() => self.row_of_new(&definitions, name, catalog)?,
+                _ => Then::Nothing,
+            };
             let then = std::iter::once(first).chain(std::iter::repeat(Then::Nothing));
             steps.extend(own.into_iter().zip(then));
         }
@@ -335,9 +355,10 @@ impl<P: Protocol> Connection<P> {
 
     /// What the row of a name must be that is about to be defined, when the definition is made: a planned transaction does not find out by itself that others have defined
     /// the name since. A row may be there that stands for nothing.
-    fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &Name) -> Result<Then, SqlError> {
+    fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &Name, bound_to: &Catalog) -> Result<Then, SqlError> {
         let is_own = self.session.changes().is_some_and(|changes| changes.contains_key(name));
-        if is_own || self.database.catalog().known(name).is_some() {
+        // What has come to be known since is another client's.
+        if is_own || bound_to.known(name).is_some() {
             return Ok(Then::Nothing);
         }
         let Some(kept) = definitions.read(name)? else { return Ok(Then::Finds(None)) };

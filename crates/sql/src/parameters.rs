@@ -123,6 +123,12 @@ fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name.eq_ignore_ascii_case(name))
 }
 
+/// Whether an encoding of this name is UTF-8.
+fn is_unicode(name: &str) -> bool {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    ["utf8", "unicode"].iter().any(|own| plain.eq_ignore_ascii_case(own))
+}
+
 /// Whether it is one of these settings.
 pub(crate) fn is_known(name: &str) -> bool {
     find(name).is_some()
@@ -175,6 +181,11 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// There is none of this name, it cannot be changed, or not to this value.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        if name == "search_path" {
+            let schemas = value.split(',').map(|schema| schema.trim().trim_matches('"').replace('"', ""));
+            let schemas: Vec<_> = schemas.map(|schema| format!("\"{schema}\"")).collect();
+            return self.execute(&format!("SET search_path = {}", schemas.join(", ")), &[]).map(|_| ());
+        }
         let mut settings = self.settings();
         if settings.choice(name).is_none() && settings.time(name).is_none() {
             if let Some(parameter) = find(name) {
@@ -194,6 +205,8 @@ impl<P: Protocol> Connection<P> {
                 Err(SqlError::new(SqlState::CANNOT_CHANGE, message))
             }
             Change::Same(values) if values.contains(&value.to_lowercase().as_str()) => Ok(()),
+            // As PostgreSQL has it, letters and digits alone tell.
+            Change::Same(_) if parameter.name == "client_encoding" && is_unicode(value) => Ok(()),
             Change::Same(_) => Err(SqlError::unsupported(format!("the value \"{value}\" of parameter \"{shown}\""))),
             Change::Application => {
                 self.change_settings(is_local, |settings| settings.client.set_application(value));

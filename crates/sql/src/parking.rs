@@ -58,6 +58,11 @@ impl<P: Protocol> Connection<P> {
         self.session.park_after
     }
 
+    /// After how long a silence the transaction that the client holds ends (`idle_in_transaction_session_timeout`); `None`: never.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.session.idle_timeout
+    }
+
     /// How long the transaction that the client holds has heard nothing, if it holds one.
     pub fn idle_for(&self) -> Option<Duration> {
         self.session.idle_for()

@@ -14,7 +14,7 @@ use crate::catalog::{Catalog, Description, Schema, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
-use crate::exec::{Exec, Failure, Flow, Shared, execute};
+use crate::exec::{Exec, Failure, Flow, Shared, bytes_of, execute};
 use crate::finish::finished;
 use crate::gaps::AlterSequence;
 use crate::names::Name;
@@ -60,6 +60,8 @@ pub(crate) struct Definition {
     pub(crate) plans: Vec<Plan>,
     /// An index that may be made while others use the table.
     pub(crate) index: Option<(Arc<Table>, IndexDefinition)>,
+    /// The catalog that it was bound to.
+    pub(crate) bound_to: Option<Arc<Catalog>>,
 }
 
 /// Names with what they are to stand for, or that they stand for nothing.
@@ -252,12 +254,30 @@ pub(crate) fn answer<T: Transaction>(
 ) -> Result<Outcome, Failure> {
     let mut rows = Vec::new();
     let mut scratch = Scratch::default();
+    let mut bytes = 0;
     let count = run(plan, transaction, (parameters, zone, now), &mut scratch, &mut |row| {
+        count_answer(&mut bytes, row)?;
         rows.push(row.iter().map(|value| value.owned()).collect());
         Ok(())
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
     Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, rows, notices: scratch.notices })
+}
+
+/// What an answer that is kept takes at most, in bytes.
+const ANSWER_MEMORY: usize = 1 << 30;
+
+/// Counts a row of an answer.
+///
+/// # Errors
+/// There are too many.
+fn count_answer(bytes: &mut usize, row: &[Datum<'_>]) -> Result<(), SqlError> {
+    *bytes += bytes_of(row);
+    if *bytes <= ANSWER_MEMORY {
+        return Ok(());
+    }
+    let detail = format!("An answer takes at most {ANSWER_MEMORY} bytes; COPY gives longer ones in pieces.");
+    Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail))
 }
 
 /// Memory that one statement leaves to the next.
@@ -277,7 +297,9 @@ pub(crate) fn answer_into<T: Transaction>(
     (rows, scratch): (&mut Rows, &mut Scratch),
 ) -> Result<(), Failure> {
     rows.clear();
+    let mut bytes = 0;
     let count = run(plan, transaction, (parameters, zone, now), scratch, &mut |row| {
+        count_answer(&mut bytes, row)?;
         rows.push(row);
         Ok(())
     })?;

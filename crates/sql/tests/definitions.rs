@@ -257,3 +257,23 @@ fn a_cascade_is_long_and_goes_whole() {
     );
     assert_eq!(run(&mut one, "SELECT count(*) FROM chain").unwrap(), "0");
 }
+
+/// An index that a transaction makes comes with a copy of its table, so nobody writes into the table until it has ended.
+fn an_index_loses_no_writes<P: Protocol<Worker: Interactive>>() {
+    let (_protocol, database) = database::<P>();
+    let (mut one, mut other) = (connect(&database), connect(&database));
+    all(&mut one, &["CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 1), (2, 2)"]);
+    all(&mut other, &["SET lock_timeout = '20ms'"]);
+    all(&mut one, &["BEGIN", "CREATE INDEX ON t (n)"]);
+    assert_eq!(code(run(&mut other, "UPDATE t SET n = 22 WHERE id = 2")), "55P03");
+    all(&mut one, &["COMMIT"]);
+    all(&mut other, &["UPDATE t SET n = 22 WHERE id = 2"]);
+    assert_eq!(run(&mut one, "SELECT n FROM t WHERE n > 2").unwrap(), "22");
+}
+
+#[test]
+fn indexes_lose_no_writes() {
+    an_index_loses_no_writes::<Cicada>();
+    an_index_loses_no_writes::<Maflingo>();
+    an_index_loses_no_writes::<Hyper>();
+}

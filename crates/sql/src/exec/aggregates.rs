@@ -79,6 +79,7 @@ struct Group {
     states: Vec<State>,
 }
 
+#[inline(never)]
 pub(super) fn aggregate(
     input: &Node,
     (keys, sets, aggregates): (&[Expr], &[Vec<usize>], &[Aggregate]),

@@ -9,6 +9,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::plan::{JoinKind, Node};
 
+#[inline(never)]
 pub(super) fn join(
     node: &Node,
     exec: &mut Exec<'_>,

@@ -318,6 +318,7 @@ fn first_of(
     ended
 }
 
+/// What an operator needs has a frame of its own: those of queries within queries are on the stack together.
 fn operate(
     node: &Node,
     most: usize,
@@ -386,6 +387,7 @@ fn operate(
 }
 
 /// Pushes rows of expressions over no row.
+#[inline(never)]
 fn written(
     rows: &[Vec<Expr>],
     exec: &mut Exec<'_>,
@@ -403,6 +405,7 @@ fn written(
     Ok(Flow::More)
 }
 
+#[inline(never)]
 fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
     let mut values = [0; 3];
     for (value, part) in values.iter_mut().zip(parts) {
@@ -459,6 +462,7 @@ fn projected<'a>(
     out(exec, &values)
 }
 
+#[inline(never)]
 fn limited(
     input: &Node,
     (limit, offset): (Option<&Expr>, Option<&Expr>),

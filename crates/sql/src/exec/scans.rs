@@ -40,6 +40,7 @@ enum End {
     At(Vec<u8>, bool),
 }
 
+#[inline(never)]
 pub(super) fn scan(
     scan: &Scan,
     exec: &mut Exec<'_>,

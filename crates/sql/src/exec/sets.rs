@@ -11,6 +11,7 @@ use crate::datum::Datum;
 use crate::expr::Expr;
 use crate::plan::Node;
 
+#[inline(never)]
 pub(super) fn distinct(
     input: &Node,
     keys: Option<&[Expr]>,
@@ -36,6 +37,7 @@ pub(super) fn distinct(
     flow
 }
 
+#[inline(never)]
 pub(super) fn without(
     (left, right): (&Node, &Node),
     (is_except, is_all): (bool, bool),
@@ -75,6 +77,7 @@ pub(super) fn without(
 }
 
 /// Rows that are computed when they are wanted for the first time.
+#[inline(never)]
 pub(super) fn kept(
     id: usize,
     input: &Node,
@@ -103,6 +106,7 @@ pub(super) fn kept(
 }
 
 /// Pushes rows and those that are made of them, each round of those of the last one. Its end without an end is that of the memory.
+#[inline(never)]
 pub(super) fn recursive(
     id: usize,
     (first, step): (&Node, &Node),
@@ -139,6 +143,7 @@ pub(super) fn recursive(
 }
 
 /// Pushes each row with the values of functions that give several rows: one of each at a time, NULL where one has no more, and the number of the row at the end.
+#[inline(never)]
 pub(super) fn expand(
     input: &Node,
     (calls, has_numbers): (&[(Expr, usize)], bool),

@@ -15,6 +15,7 @@ struct Row {
 }
 
 /// Pushes rows in their order; of more than `most`, the last ones may be missing.
+#[inline(never)]
 pub(super) fn sort(
     input: &Node,
     keys: &[SortKey],

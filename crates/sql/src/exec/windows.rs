@@ -53,6 +53,7 @@ struct Memory {
     result: Option<OwnedDatum>,
 }
 
+#[inline(never)]
 pub(super) fn windows(
     input: &Node,
     (window, calls): (&Window, &[WindowCall]),
