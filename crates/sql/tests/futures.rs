@@ -128,9 +128,10 @@ fn nothing_is_lost<P: Protocol<Worker: Interactive>>(statement: &str, never_conf
     });
     let wanted = SESSIONS as i64 + 1 - 2 * (THREADS * EACH) as i64;
     assert_eq!(run(&mut Connection::open(&database).unwrap(), "SELECT v FROM t").unwrap(), wanted.to_string());
-    // A thread that is halted while it commits may keep others from the row for longer than they wait, which tells of no value.
+    // A thread that is halted while it commits may keep others from the row for longer than they wait, or an older one takes its lock: that tells of no value.
     let counts = database.protocol().statistics();
-    let of_values: Vec<_> = counts.aborts_by_reason().filter(|(reason, _)| *reason != Reason::Latched.name()).collect();
+    let of_locks = [Reason::Latched.name(), Reason::Wounded.name()];
+    let of_values: Vec<_> = counts.aborts_by_reason().filter(|(reason, _)| !of_locks.contains(reason)).collect();
     assert!(of_values.is_empty() || !never_conflicts, "{}: {of_values:?}", P::NAME);
 }
 
