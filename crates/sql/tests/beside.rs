@@ -1,25 +1,14 @@
 //! Transactions that are open while others define something.
 
-use std::sync::Arc;
+mod common;
+
 use std::thread;
 
+use common::{connect, run};
 use polychron_engine::{Common, Interactive, Protocol, Standing};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
 use polychron_schema::{ColumnType, TableDefinition};
-use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
+use polychron_sql::{Connection, SqlDatabase, SqlState};
 
 /// Connections to a database with two tables.
 fn connections<P: Protocol<Worker: Interactive>>() -> [Connection<P>; 2] {

@@ -1,28 +1,13 @@
 //! COPY as a stream: pieces of every size, the binary format of PostgreSQL, and copies that are given up.
 
+mod common;
+
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
-use polychron_engine::{Common, Interactive, Protocol};
+use common::{all as run, connect, database};
+use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
-    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        connection.execute(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
-}
+use polychron_sql::{Connection, SqlError, SqlState};
 
 fn copied<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,27 +1,11 @@
 //! Cursors in transactions that are run again, and how much they may keep.
 
-use std::sync::Arc;
+mod common;
 
-use polychron_engine::{Common, Interactive, Protocol};
+use common::{all as run, connect, database};
+use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, SqlDatabase, SqlState, Type};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
-    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        connection.execute(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
-}
+use polychron_sql::{Connection, SqlState, Type};
 
 fn fetched<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Vec<i32> {
     let rows = connection.answer(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -1,28 +1,14 @@
 //! Definitions are kept in the database, and tables of others are there under their names.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{all, code, connect, run};
 use polychron_engine::{Common, Interactive, Protocol, Standing};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{ColumnType, TableDefinition};
-use polychron_sql::{Connection, SqlDatabase, SqlError};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
-
-fn code(ended: Result<String, SqlError>) -> &'static str {
-    ended.unwrap_err().state().code()
-}
+use polychron_sql::{Connection, SqlDatabase};
 
 fn definitions_are_kept<P: Protocol<Worker: Interactive>>() {
     let protocol = P::open(P::Options::default(), Common::default()).unwrap();
@@ -105,12 +91,6 @@ fn tables_of_others_are_there_and_a_stale_description_is_not_theirs() {
 fn database<P: Protocol>() -> (Arc<P>, Arc<SqlDatabase<P>>) {
     let protocol = P::open(P::Options::default(), Common::default()).unwrap();
     (protocol.clone(), SqlDatabase::open(protocol))
-}
-
-fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        run(connection, text).unwrap_or_else(|error| panic!("{}: {text}: {error}", P::NAME));
-    }
 }
 
 fn what_is_not_committed_is_not_seen<P: Protocol<Worker: Interactive>>() {

@@ -1,18 +1,14 @@
 //! EXPLAIN ANALYZE: what operators have done, and their transaction.
 
+mod common;
+
 use std::sync::Arc;
 use std::thread;
 
+use common::connect;
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{hyper::Hyper, serial::Serial};
 use polychron_sql::{Connection, Datum, SqlDatabase};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
 
 /// The rows of what a text answers last, or its error.
 fn answer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> String {

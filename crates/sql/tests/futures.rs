@@ -1,22 +1,14 @@
 //! Updates of one row that leave open what its column is, under protocols that can.
 
-use std::sync::Arc;
+mod common;
+
 use std::thread;
 
-use polychron_engine::{Common, Interactive, Protocol, Reason};
+use common::{database, run};
+use polychron_engine::{Interactive, Protocol, Reason};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, Datum, SqlDatabase, SqlError};
-
-fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
-    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
+use polychron_sql::{Connection, Datum};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, a smallint, b int, c bigint, d int CHECK (d < 100), e int)";
 

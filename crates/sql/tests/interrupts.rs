@@ -1,29 +1,14 @@
 //! What ends statements: their time, and other threads.
 
-use std::sync::Arc;
+mod common;
+
 use std::sync::mpsc;
 use std::thread;
 
-use polychron_engine::{Common, Interactive, Protocol};
+use common::{all as run, connect, database};
+use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, locking::Locking, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn database<P: Protocol<Worker: Interactive>>() -> Arc<SqlDatabase<P>> {
-    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        connection.execute(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
-}
+use polychron_sql::{SqlError, SqlState};
 
 const TABLES: [&str; 3] = [
     "CREATE TABLE t (a int PRIMARY KEY, b int)",

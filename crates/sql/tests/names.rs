@@ -1,26 +1,13 @@
 //! Schemas and temporary tables between sessions, and plans under another path.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{all, code, run};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, SqlDatabase, SqlError};
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
-
-fn code(ended: Result<String, SqlError>) -> &'static str {
-    ended.unwrap_err().state().code()
-}
-
-fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        run(connection, text).unwrap_or_else(|error| panic!("{}, {text}: {error}", P::NAME));
-    }
-}
+use polychron_sql::{Connection, SqlDatabase};
 
 fn open<P: Protocol>() -> (Arc<P>, Arc<SqlDatabase<P>>) {
     let protocol = P::open(P::Options::default(), Common::default()).unwrap();

@@ -1,25 +1,16 @@
 //! Held transactions that hear nothing are parked, and go on where the client cannot tell.
 
+mod common;
+
 use std::sync::Arc;
 use std::thread;
 
+use common::{all, run};
 use polychron_base::clock::Duration;
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, Datum, KeptBecause, Parking, SqlDatabase, SqlError};
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
-
-fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        run(connection, text).unwrap_or_else(|error| panic!("{}: {text}: {error} {:?}", P::NAME, error.detail()));
-    }
-}
+use polychron_sql::{Connection, Datum, KeptBecause, Parking, SqlDatabase};
 
 #[track_caller]
 fn code<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Option<&'static str> {

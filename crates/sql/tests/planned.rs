@@ -1,7 +1,10 @@
 //! SQL under a protocol that plans: statements run as procedures that declare the keys they write.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{all, run};
 use polychron_engine::any::{AnyOptions, AnyProtocol};
 use polychron_engine::{Common, Protocol};
 use polychron_protocols::bohm::Bohm;
@@ -12,20 +15,6 @@ type Answer = Result<String, SqlError>;
 
 fn database() -> Arc<SqlDatabase<Bohm>> {
     SqlDatabase::open(Bohm::open(Default::default(), Common::default()).unwrap())
-}
-
-fn run<P: Protocol>(connection: &mut Connection<P>, text: &str) -> Answer {
-    connection.execute(text, &[]).map(|outcome| {
-        let rows =
-            outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-        rows.collect::<Vec<_>>().join("\n")
-    })
-}
-
-fn all<P: Protocol>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        run(connection, text).unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
 }
 
 /// How many procedures were run to find their keys.

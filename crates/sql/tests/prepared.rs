@@ -1,21 +1,17 @@
 //! Statements that are bound once, parameters of all types, and the rows that they are read from.
 
+mod common;
+
 use std::sync::Arc;
 use std::thread;
 
+use common::connect as connected;
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{Date, Decimal, Timestamp};
 use polychron_sql::{
     Connection, Datum, FromRow, FromSql, Interval, Parameters, Prepared, Rows, SqlDatabase, SqlError, SqlState, Type,
 };
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connected<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
 
 fn connect<P: Protocol<Worker: Interactive>>() -> (Arc<SqlDatabase<P>>, Connection<P>) {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());

@@ -1,32 +1,16 @@
 //! Procedures: in transactions, behind conflicts, in another process, and beyond their limits.
 
+mod common;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::{all, connect, run};
 use polychron_engine::limits::{Cancellation, Limits};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, Datum, SqlDatabase, SqlError};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
-
-fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        run(connection, text).unwrap_or_else(|error| panic!("{}: {text}: {error} {:?}", P::NAME, error.detail()));
-    }
-}
+use polychron_sql::{Connection, Datum, SqlDatabase};
 
 fn code<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> &'static str {
     match run(connection, text) {

@@ -1,29 +1,13 @@
 //! Transactions that a client holds are run again after a conflict, where the client cannot tell.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{all, connect, run};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, maflingo::Maflingo};
-use polychron_sql::{Connection, SqlDatabase, SqlError};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
-
-fn all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) {
-    for text in texts {
-        run(connection, text).unwrap_or_else(|error| panic!("{}: {text}: {error} {:?}", P::NAME, error.detail()));
-    }
-}
+use polychron_sql::{Connection, SqlDatabase};
 
 /// The code of the first text that fails.
 fn failure<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) -> Option<&'static str> {

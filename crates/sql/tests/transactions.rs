@@ -1,28 +1,13 @@
 //! Transactions of several connections, beside each other.
 
-use std::sync::Arc;
+mod common;
+
 use std::thread;
 
-use polychron_engine::{Common, Interactive, Protocol};
+use common::{connect, database, run};
+use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
-use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
-
-/// A connection that parks nothing by itself, however slowly the test runs.
-fn connect<P: Protocol<Worker: Interactive>>(database: &Arc<SqlDatabase<P>>) -> Connection<P> {
-    let mut connection = Connection::open(database).unwrap();
-    connection.execute("SET park_after = 0", &[]).unwrap();
-    connection
-}
-
-fn database<P: Protocol>() -> Arc<SqlDatabase<P>> {
-    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
-}
-
-fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
-    let outcome = connection.execute(text, &[])?;
-    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
-    Ok(rows.collect::<Vec<_>>().join("\n"))
-}
+use polychron_sql::{Connection, SqlError, SqlState};
 
 /// Runs texts up to the first that fails.
 fn run_all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) -> Result<(), SqlError> {
