@@ -192,7 +192,8 @@ pub(crate) fn decode(frame: Frame<'_>) -> Result<Message<'_>, SqlError> {
         }
         b'H' => Message::Flush,
         b'S' => Message::Sync,
-        b'X' => Message::Terminate,
+        // Whatever it contains, nothing comes behind it.
+        b'X' => return Ok(Message::Terminate),
         b'F' => {
             content.0 = &[];
             Message::FunctionCall

@@ -48,10 +48,8 @@ impl Wire<'_> {
             }
         }
     }
-}
 
-impl Wire<'_> {
-    /// Says how long reads wait, where that was not said before: busy clients make no call of the system for it.
+    /// Sets how long reads wait. The socket is told only of changes, so that a busy client costs no system call.
     fn set_longest_wait(&mut self, time: Option<Duration>) -> Result<(), End> {
         if self.longest_wait != time {
             self.socket.set_read_timeout(time)?;
@@ -60,7 +58,7 @@ impl Wire<'_> {
         Ok(())
     }
 
-    /// Waits for bytes, so long at most; `false`: none have come.
+    /// Waits for bytes, for this time at most; `false`: none have come.
     fn wait(&mut self, time: Duration) -> Result<bool, End> {
         self.set_longest_wait(Some(time))?;
         match self.incoming.read(self.socket) {
@@ -126,13 +124,11 @@ impl<P: Protocol> Session<'_, P> {
         let mut content = Vec::new();
         loop {
             let waits = !self.wire.incoming.has_frame(LONGEST);
-            if waits && !self.connection.is_in_transaction() {
+            if waits {
                 self.wire.answers.write(self.wire.socket)?;
-                if !self.place.set_idle(true) {
+                if !self.connection.is_in_transaction() && !self.place.set_idle(true) {
                     return Err(End::shutdown());
                 }
-            }
-            if waits {
                 self.rest()?;
             }
             let has_frame = self.wire.fill()?;
@@ -158,17 +154,20 @@ impl<P: Protocol> Session<'_, P> {
         }
     }
 
-    /// Waits for the client, and parks what hears nothing for `park_after`: the transaction, and the worker.
+    /// Waits for the client. After `park_after` the transaction is parked, or the worker alone given back; after
+    /// `idle_in_transaction_session_timeout` an open transaction ends with its session.
     fn rest(&mut self) -> Result<(), End> {
-        self.wire.answers.write(self.wire.socket)?;
-        let Some(time) = self.connection.park_after() else { return Ok(()) };
-        if self.wire.wait(time)? {
-            return Ok(());
+        let ends_after = self.connection.idle_timeout().filter(|_| self.connection.is_in_transaction());
+        let parks_after = self.connection.park_after().filter(|time| ends_after.is_none_or(|ends| *time < ends));
+        if let Some(time) = parks_after {
+            if self.wire.wait(time)? {
+                return Ok(());
+            }
+            // A transaction that cannot be parked stays open.
+            let _ = self.connection.park_idle();
         }
-        // What cannot be parked stays as it is.
-        let _ = self.connection.park_idle();
-        if let (Some(longest), true) = (self.connection.idle_timeout(), self.connection.is_in_transaction())
-            && !self.wire.wait(longest.saturating_sub(time).max(Duration::from_millis(1)))?
+        if let Some(time) = ends_after
+            && !self.wire.wait(time.saturating_sub(parks_after.unwrap_or_default()))?
         {
             let message = "terminating connection due to idle-in-transaction timeout";
             return Err(End::fatal(SqlState::IDLE_IN_TRANSACTION_TIMEOUT, message));
@@ -182,10 +181,8 @@ impl<P: Protocol> Session<'_, P> {
         if self.is_skipping && !matches!(kind, b'S' | b'X') {
             return Ok(true);
         }
-        if kind == b'X' {
-            return Ok(false);
-        }
         let done = match decode(frame) {
+            Ok(Message::Terminate) => return Ok(false),
             Ok(message) => self.answer(message, next)?,
             Err(error) => Err(self.connection.fail_request(error)),
         };

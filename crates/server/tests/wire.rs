@@ -428,3 +428,25 @@ fn whatever_a_client_sends_others_go_on() {
         assert_eq!(beside.ask(&query("SELECT 1")), "T D C:SELECT 1 Z:I");
     }
 }
+
+/// A silent client in a transaction is told why its session ends, whether transactions are parked before that or not.
+#[test]
+fn idle_transactions_end_their_sessions() {
+    let server = server();
+    for parks_after in ["0", "20ms", "10min"] {
+        let mut raw = Raw::ready(&server);
+        let text = format!("SET park_after = '{parks_after}'; SET idle_in_transaction_session_timeout = '60ms'");
+        assert_eq!(raw.ask(&query(&text)), "C:SET C:SET Z:I");
+        assert_eq!(raw.ask(&query("BEGIN; SELECT 1")), "C:BEGIN T D C:SELECT 1 Z:T");
+        assert_eq!(kinds(&raw.until_ready()), "E:25P03", "{parks_after}");
+        assert!(raw.next().is_none());
+    }
+}
+
+#[test]
+fn whatever_a_termination_contains_it_ends_the_session() {
+    let server = server();
+    let mut raw = Raw::ready(&server);
+    assert_eq!(raw.ask(&frame('X', b"more")), "");
+    assert!(raw.next().is_none());
+}
