@@ -97,7 +97,7 @@ impl<P: Protocol> Connection<P> {
         workers: Box<dyn Workers<P::Driven>>,
     ) -> Result<Self, SqlError> {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
-        let (session, cache) = (Session::new(answers, workers, &slot)?, Cache::default());
+        let (session, cache) = (Session::new(answers, workers, &slot, database.versions.clone())?, Cache::default());
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
         let (client, is_pipelined) = (ClientSettings::default(), false);
@@ -283,6 +283,7 @@ impl<P: Protocol> Connection<P> {
             let bound = self.bound(Source::Known(statement), types)?;
             let is_plan = matches!(bound.action, Action::Run(_));
             if !is_plan || self.database.enter((&bound.tables, version), &self.slot, self.lock_timeout)? {
+                self.session.renew(&bound.tables, &self.zone)?;
                 return Ok((bound, version));
             }
         }

@@ -9,8 +9,7 @@ use polychron_engine::Protocol;
 use polychron_engine::definitions::Standing;
 use polychron_engine::mutations::left_out;
 use polychron_schema::{EvolutionError, TableDefinition};
-use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{new_number, publish};
+use polychron_sync::new_number;
 
 use crate::catalog::{Catalog, Changes, Description, Object, Schema, Source, Table};
 use crate::definitions::{self, Definitions, Kept, Other};
@@ -19,6 +18,7 @@ use crate::gates::{Gates, Slot};
 use crate::names::Name;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::steps::Step;
+use crate::versions::Versions;
 
 /// The tables of a database, seen through SQL.
 ///
@@ -28,8 +28,7 @@ pub struct SqlDatabase<P: Protocol> {
     pub(crate) protocol: Arc<P>,
     /// Replaced in one step: no transaction is waited for while it is locked.
     catalog: RwLock<Arc<Catalog>>,
-    /// That of the catalog. No other database has had it.
-    version: AtomicU64,
+    pub(crate) versions: Arc<Versions>,
     pub(crate) gates: Gates,
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
@@ -51,9 +50,9 @@ impl<P: Protocol> SqlDatabase<P> {
     pub fn open(protocol: Arc<P>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
-            let (version, catalog) = (AtomicU64::new(first.version), RwLock::new(Arc::new(first)));
+            let (versions, catalog) = (Versions::new(first.version).into(), RwLock::new(Arc::new(first)));
             let (gates, made, pending, last_number) = Default::default();
-            Self { protocol, catalog, version, gates, made, pending, last_number, this: this.clone() }
+            Self { protocol, catalog, versions, gates, made, pending, last_number, this: this.clone() }
         })
     }
 
@@ -74,13 +73,12 @@ impl<P: Protocol> SqlDatabase<P> {
     fn put(&self, catalog: &mut Arc<Catalog>, change: impl FnOnce(&Catalog) -> Catalog) {
         *catalog = Arc::new(change(catalog));
         // Pairs with `version`, and with what the sessions publish of the tables that they use.
-        publish(&self.version, catalog.version);
+        self.versions.set(catalog.version);
     }
 
     /// The version of the catalog. No other database has had it.
     pub(crate) fn version(&self) -> u64 {
-        // Acquire: pairs with `put`.
-        self.version.load(Ordering::Acquire)
+        self.versions.get()
     }
 
     /// Forgets the tables that were dropped in another way than through this object: their names may stand for others now.
@@ -205,10 +203,14 @@ impl<P: Protocol> SqlDatabase<P> {
         let present = |id: TableId| changes.values().flatten().filter_map(Object::table).find(move |it| it.id == id);
         let is_temporary = |id: TableId| present(id).is_some_and(|table| table.name.is_temporary());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id) || is_temporary(*id));
-        let (mut changes_now, mut moved) = (changes.clone(), Vec::new());
-        let old = before.values().flatten().filter_map(Object::table);
+        let (mut changes_now, mut moved, mut replaces) = (changes.clone(), Vec::new(), false);
+        // A name that was changed behind a savepoint alone, and is not among the changes any longer, stands for what it did before.
+        let changed = before.iter().filter(|(name, _)| changes.contains_key(*name));
+        let old = changed.filter_map(|(_, object)| object.as_ref()?.table());
         for table in old.filter(|table| present(table.id).is_none()) {
             let same = changes.get(&table.name).and_then(Option::as_ref).and_then(Object::table);
+            replaces |= same.is_some();
+            self.versions.forget(table.id);
             let takes_name =
                 same.filter(|new| new.engine.is_some() && table.engine.is_none() && !new.name.is_temporary());
             let difference = "its definition was altered".to_owned();
@@ -229,7 +231,12 @@ impl<P: Protocol> SqlDatabase<P> {
                 changes_now.insert(table.name.clone(), Some(object));
             }
         }
-        self.replace(|catalog| catalog.committed(&changes_now));
+        let shown = changes_now.values().flatten().filter_map(Object::table).map(|table| table.id);
+        self.replace(|catalog| {
+            let next = catalog.committed(&changes_now);
+            self.versions.show(shown, next.version, replaces);
+            next
+        });
         for id in made.iter().filter(|id| present(**id).is_none()) {
             let _ = storage.drop_table(*id);
         }

@@ -192,10 +192,11 @@ impl<P: Protocol> Connection<P> {
             if !self.session.is_open() {
                 return self.create_index(statement);
             }
-            // It is made with a copy of the table: what others write meanwhile would be lost.
+            // The index comes with a copy of the table: nobody may write into the original meanwhile.
             definition.closes.push(table.id);
         }
         let definition = self.close(statement, definition).map_err(|error| self.session.fail(error.into()))?;
+        self.session.renew(&definition.closes, &self.zone)?;
         let notices = definition.notices.clone();
         self.make(definition).map_err(|error| self.session.fail(error.into()))?;
         Ok(Outcome { notices, ..Outcome::tagged(tag) })
@@ -357,7 +358,7 @@ impl<P: Protocol> Connection<P> {
     /// the name since. A row may be there that stands for nothing.
     fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &Name, bound_to: &Catalog) -> Result<Then, SqlError> {
         let is_own = self.session.changes().is_some_and(|changes| changes.contains_key(name));
-        // What has come to be known since is another client's.
+        // An object that has appeared since the statement was bound is another client's.
         if is_own || bound_to.known(name).is_some() {
             return Ok(Then::Nothing);
         }

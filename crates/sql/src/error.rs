@@ -146,6 +146,11 @@ struct Inner {
 }
 
 impl SqlError {
+    /// There is no more memory for this.
+    pub(crate) fn out_of_memory(detail: impl Into<String>) -> Self {
+        Self::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail)
+    }
+
     /// An error with this code and first line.
     #[cold]
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {

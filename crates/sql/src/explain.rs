@@ -9,6 +9,7 @@ use crate::error::SqlError;
 use crate::exec::futures;
 use crate::exec::profile::{Counts, Profile};
 use crate::expr::Expr;
+use crate::outcome::Outcome;
 use crate::plan::{Analyzed, JoinKind, Node, Plan, Scan, SortKey};
 use crate::text::{Zone, write};
 use crate::types::Type;
@@ -92,6 +93,13 @@ impl Conflicts {
         self.count += 1;
         if self.first.len() < TOLD {
             self.first.push(format!("  Conflict: {}", crate::names::in_words(&abort.to_string())));
+        }
+    }
+
+    /// Adds what is said of a transaction that has committed to the answers of its statements.
+    pub(crate) fn tell<'p>(&self, plans: impl Iterator<Item = &'p Plan>, outcomes: &mut [Outcome]) {
+        for (plan, outcome) in plans.zip(outcomes) {
+            outcome.rows.extend(self.lines(plan).into_iter().map(|line| vec![OwnedDatum::Text(line.into())]));
         }
     }
 

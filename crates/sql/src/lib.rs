@@ -50,6 +50,7 @@ mod temporary;
 mod text;
 mod types;
 mod values;
+mod versions;
 mod whole;
 mod wire;
 

@@ -49,6 +49,8 @@ enum Change {
     Never,
     /// To one of these, in small letters, which all are what it is.
     Same(&'static [&'static str]),
+    /// To a name of UTF-8.
+    Encoding,
     /// To any text.
     Application,
     FloatDigits,
@@ -77,7 +79,7 @@ const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "
 
 const PARAMETERS: &[Parameter] = &[
     parameter(("application_name", "application_name"), "", Change::Application, true),
-    parameter(("client_encoding", "client_encoding"), "UTF8", Change::Same(&["utf8", "utf-8", "unicode"]), true),
+    parameter(("client_encoding", "client_encoding"), "UTF8", Change::Encoding, true),
     parameter(("datestyle", "DateStyle"), "ISO, MDY", Change::Same(&["iso", "iso, mdy", "iso,mdy", "mdy"]), true),
     parameter(
         ("default_transaction_read_only", "default_transaction_read_only"),
@@ -123,10 +125,15 @@ fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether an encoding of this name is UTF-8.
+/// Whether an encoding of this name is UTF-8. As in PostgreSQL, only its letters and digits count.
 fn is_unicode(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     ["utf8", "unicode"].iter().any(|own| plain.eq_ignore_ascii_case(own))
+}
+
+/// The value that a setting of this name has at first.
+pub(crate) fn initial(name: &str) -> &'static str {
+    find(name).map_or("", |parameter| parameter.value)
 }
 
 /// Whether it is one of these settings.
@@ -161,7 +168,7 @@ impl<P: Protocol> Connection<P> {
         Some(match parameter.change {
             Change::Application => self.client.application().to_owned(),
             Change::FloatDigits => self.client.float_digits.to_string(),
-            Change::Never | Change::Same(_) => parameter.value.to_owned(),
+            Change::Never | Change::Same(_) | Change::Encoding => parameter.value.to_owned(),
         })
     }
 
@@ -205,9 +212,10 @@ impl<P: Protocol> Connection<P> {
                 Err(SqlError::new(SqlState::CANNOT_CHANGE, message))
             }
             Change::Same(values) if values.contains(&value.to_lowercase().as_str()) => Ok(()),
-            // As PostgreSQL has it, letters and digits alone tell.
-            Change::Same(_) if parameter.name == "client_encoding" && is_unicode(value) => Ok(()),
-            Change::Same(_) => Err(SqlError::unsupported(format!("the value \"{value}\" of parameter \"{shown}\""))),
+            Change::Encoding if is_unicode(value) => Ok(()),
+            Change::Same(_) | Change::Encoding => {
+                Err(SqlError::unsupported(format!("the value \"{value}\" of parameter \"{shown}\"")))
+            }
             Change::Application => {
                 self.change_settings(is_local, |settings| settings.client.set_application(value));
                 Ok(())

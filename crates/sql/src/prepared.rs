@@ -267,8 +267,9 @@ impl<P: Protocol> Connection<P> {
         parameters: &[Datum<'_>],
         decoded: Option<&[Type]>,
     ) -> Result<Rows, SqlError> {
-        let text = prepared.text.clone();
-        let ended = self.limited(&text, |connection| {
+        // A statement that is bound is no ROLLBACK, for which alone the text is looked at.
+        let text = if prepared.bound.is_none() { Some(prepared.text.clone()) } else { None };
+        let ended = self.limited(text.as_deref().unwrap_or_default(), |connection| {
             let is_ready = prepared.bound.as_ref().is_some_and(|bound| connection.may_run(bound));
             // It comes back when it has run.
             let bound = match is_ready {
@@ -328,6 +329,7 @@ impl<P: Protocol> Connection<P> {
     /// `is_decoded`: the values are of the types of the parameters, and are not looked at.
     fn run_bound(&mut self, bound: &Bound, values: &[Datum<'_>], is_decoded: bool) -> Result<Rows, SqlError> {
         self.check_not_failed()?;
+        self.session.renew(&bound.tables, &self.zone)?;
         let wanted = bound.parameters.len();
         if values.len() != wanted {
             let message = format!("the statement has {wanted} parameters, and {} values are given", values.len());

@@ -438,7 +438,7 @@ impl Drawn {
         let postponed = &mut self.inner().postponed;
         if postponed.len() == MOST_POSTPONED {
             let detail = format!("Of a COPY, at most {MOST_POSTPONED} rows may come before their parents.");
-            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail));
+            return Err(SqlError::out_of_memory(detail));
         }
         postponed.push(check);
         Ok(())

@@ -28,7 +28,7 @@ use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive, l
 use crate::context::{Now, now};
 use crate::control::Modes;
 use crate::cursors::Cursor;
-use crate::datum::{Datum, OwnedDatum};
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::run_deferred;
 use crate::exec::{Failure, futures};
@@ -45,6 +45,7 @@ use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::steps::Step;
 use crate::tape::{Tape, lend};
 use crate::text::Zone;
+use crate::versions::Versions;
 
 pub(crate) use parking::PARK_AFTER;
 use parking::Parker;
@@ -116,6 +117,9 @@ pub(crate) struct Session<W: Interactive + 'static> {
     home: Arc<Home<W>>,
     parker: Arc<Parker<W>>,
     answers: Answers,
+    versions: Arc<Versions>,
+    /// The version of the catalog when the held transaction of the engine began, or before.
+    began: u64,
     block: Option<Block<W>>,
     scratch: Scratch,
     /// What the latest transaction has defined that has ended, and whether it has committed.
@@ -173,7 +177,12 @@ const AT_HOME: &str = "a transaction gives the worker back when it ends";
 const HERE: &str = "`check_thread` has found the transaction here";
 
 impl<W: Interactive + 'static> Session<W> {
-    pub(crate) fn new(answers: Answers, source: Box<dyn Workers<W>>, slot: &Arc<Slot>) -> Result<Self, SqlError> {
+    pub(crate) fn new(
+        answers: Answers,
+        source: Box<dyn Workers<W>>,
+        slot: &Arc<Slot>,
+        versions: Arc<Versions>,
+    ) -> Result<Self, SqlError> {
         let worker = source.take().map_err(SqlError::of_engine)?;
         let drawn = if worker.holds_transactions() { Drawn::default() } else { Drawn::planned() };
         let home = Arc::new(Home { worker: Mutex::default(), source });
@@ -188,6 +197,8 @@ impl<W: Interactive + 'static> Session<W> {
             home,
             parker,
             answers,
+            versions,
+            began: 0,
             block: None,
             scratch,
             ended,
@@ -244,6 +255,7 @@ impl<W: Interactive + 'static> Session<W> {
     fn begin_held(&mut self, mode: Mode) -> Result<Resident<Held<W>>, Failure> {
         self.worker()?;
         let worker = self.worker.take().expect(AT_HOME);
+        self.began = self.versions.get();
         let begun = Open::own(worker, Return(self.home.clone()), &self.answers, mode)?;
         Resident::new(begun, self.parker.clone())
             .map_err(|_| SqlError::unsupported("a transaction at the end of a thread").into())
@@ -394,10 +406,7 @@ impl<W: Interactive + 'static> Session<W> {
             }
             Err(Ended::Engine(error)) => return Err(SqlError::of_engine(error)),
         }
-        for ((plan, _), outcome) in plans.iter().zip(&mut outcomes) {
-            let lines = conflicts.lines(plan).into_iter();
-            outcome.rows.extend(lines.map(|line| vec![OwnedDatum::Text(line.into())]));
-        }
+        conflicts.tell(plans.iter().map(|(plan, _)| *plan), &mut outcomes);
         outcomes.into_iter().for_each(answered);
         Ok(())
     }

@@ -264,20 +264,20 @@ pub(crate) fn answer<T: Transaction>(
     Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, rows, notices: scratch.notices })
 }
 
-/// What an answer that is kept takes at most, in bytes.
+/// The most bytes of an answer that is gathered in memory.
 const ANSWER_MEMORY: usize = 1 << 30;
 
-/// Counts a row of an answer.
+/// Adds a row to the bytes of an answer.
 ///
 /// # Errors
-/// There are too many.
+/// The answer is too large.
 fn count_answer(bytes: &mut usize, row: &[Datum<'_>]) -> Result<(), SqlError> {
     *bytes += bytes_of(row);
     if *bytes <= ANSWER_MEMORY {
         return Ok(());
     }
     let detail = format!("An answer takes at most {ANSWER_MEMORY} bytes; COPY gives longer ones in pieces.");
-    Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail))
+    Err(SqlError::out_of_memory(detail))
 }
 
 /// Memory that one statement leaves to the next.

@@ -25,6 +25,8 @@ named! {
         DoubtErrors,
         /// A transaction that does not see a table which is newer than itself begins again.
         RenewOutdated,
+        /// A transaction does not use a table that was shown, with rows, since it began.
+        RenewBehind,
         /// NULLs come last where nothing else is said.
         NullsLast,
     }

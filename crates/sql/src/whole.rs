@@ -161,7 +161,7 @@ impl<P: Protocol> Connection<P> {
         let bytes = answer.rows.iter().map(of).sum::<usize>();
         if bytes > WORK_MEMORY.saturating_sub(self.session.cursors.iter().map(|cursor| cursor.bytes).sum()) {
             let detail = format!("The cursors of a session take at most {WORK_MEMORY} bytes.");
-            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail));
+            return Err(SqlError::out_of_memory(detail));
         }
         let number = self.session.next_cursor();
         let mut cursor = Cursor::new(declare, answer, bytes, number);

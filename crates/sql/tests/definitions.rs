@@ -257,3 +257,43 @@ fn indexes_lose_no_writes() {
     an_index_loses_no_writes::<Maflingo>();
     an_index_loses_no_writes::<Hyper>();
 }
+
+/// What a return to a savepoint has undone of definitions is as it was when the transaction has committed, and when another object opens the database.
+fn savepoints_undo_definitions<P: Protocol<Worker: Interactive>>() {
+    for undone in [
+        "CREATE INDEX ON t (n)",
+        "CREATE INDEX ON t ((n + 1))",
+        "ALTER TABLE t ADD COLUMN z int",
+        "ALTER TABLE t RENAME TO u",
+        "DROP TABLE t",
+        "TRUNCATE t",
+        "DROP TABLE t; CREATE TABLE t (other int)",
+    ] {
+        for earlier in ["SELECT 1", "ALTER TABLE t ADD COLUMN early int"] {
+            let (protocol, database) = database::<P>();
+            let mut one = connect(&database);
+            all(&mut one, &["CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 1)"]);
+            all(
+                &mut one,
+                &["BEGIN", earlier, "SAVEPOINT s", undone, "ROLLBACK TO s", "INSERT INTO t VALUES (2, 2)", "COMMIT"],
+            );
+            for connection in [&mut one, &mut connect(&SqlDatabase::open(protocol))] {
+                let rows = run(connection, "SELECT id, n FROM t ORDER BY id");
+                assert_eq!(
+                    rows.unwrap_or_else(|error| error.to_string()),
+                    "1|1\n2|2",
+                    "{}: {earlier}, {undone}",
+                    P::NAME
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn savepoints_undo_what_was_defined_behind_them() {
+    savepoints_undo_definitions::<Cicada>();
+    savepoints_undo_definitions::<Maflingo>();
+    savepoints_undo_definitions::<Hyper>();
+    savepoints_undo_definitions::<Locking>();
+}

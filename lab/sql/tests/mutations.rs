@@ -138,12 +138,24 @@ fn an_error_comes_of_reads_that_never_were() -> bool {
 }
 
 /// Whether a table that is there is not.
+/// Another object of the database has made the table, so the session's own does not know since when it is there.
 fn a_newer_table_is_not_there() -> bool {
-    let objects = "CREATE TABLE t (id int PRIMARY KEY)";
-    let [one, other] = &mut connections::<Maflingo>(2, objects)[..] else { unreachable!("two connections") };
+    let protocol = Maflingo::open(Default::default(), Common::default()).expect("the defaults are valid");
+    let connect = || Connection::open(&SqlDatabase::open(protocol.clone())).expect("there are workers");
+    let (mut one, mut other) = (connect(), connect());
+    one.execute("BEGIN", &[]).expect("it begins");
+    other.execute("CREATE TABLE u (id int PRIMARY KEY)", &[]).expect("the name is free");
+    one.execute("SELECT * FROM u", &[]).is_err_and(|error| error.state().code() != "40001")
+}
+
+fn a_table_is_there_without_its_rows() -> bool {
+    let objects = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)";
+    let [one, other] = &mut connections::<Hyper>(2, objects)[..] else { unreachable!("two connections") };
+    done(other, "BEGIN");
+    done(other, "ALTER TABLE t ADD COLUMN a int");
     done(one, "BEGIN");
-    done(other, "CREATE TABLE u (id int PRIMARY KEY)");
-    one.run("SELECT * FROM u").code().is_some_and(|code| code != "40001")
+    done(other, "COMMIT");
+    done(one, "SELECT count(*) FROM t").value() != Some("1")
 }
 
 fn a_null_comes_first() -> bool {
@@ -197,5 +209,6 @@ killers! {
     KeepChecks: a_child_is_committed_without_the_parent_that_was_undone;
     DoubtErrors: an_error_comes_of_reads_that_never_were;
     RenewOutdated: a_newer_table_is_not_there;
+    RenewBehind: a_table_is_there_without_its_rows;
     NullsLast: a_null_comes_first;
 }

@@ -200,8 +200,8 @@ impl<'t> Exec<'t> {
     /// Counts memory that is kept, and tells how much it is.
     fn take(&self, bytes: usize) -> Result<usize, Failure> {
         let full = || {
-            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
-                .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
+            let detail = format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes.");
+            SqlError::out_of_memory(detail)
         };
         self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
         Ok(bytes)
@@ -318,7 +318,7 @@ fn first_of(
     ended
 }
 
-/// What an operator needs has a frame of its own: those of queries within queries are on the stack together.
+/// Runs one operator. The operators themselves are not inlined here: nested queries recurse through this frame, which has to be small.
 fn operate(
     node: &Node,
     most: usize,

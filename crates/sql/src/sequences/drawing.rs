@@ -18,7 +18,7 @@ impl Drawing {
         let number = match &*self.draw {
             Draw::Next(sequence) => {
                 let number = self.next(sequence)?;
-                // A planned transaction is given what the database knows of, and waits for no sequence.
+                // The numbers of a planned transaction were granted before, and it must not wait for the sequence's lock.
                 if !self.drawn.is_planned {
                     self.drawn.note_unsaved(sequence);
                 }

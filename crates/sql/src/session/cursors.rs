@@ -7,7 +7,7 @@ use super::{HERE, Kept, Session};
 use crate::context::Now;
 use crate::copy::Encoder;
 use crate::cursors::{Cursor, Declare};
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 use crate::exec::{WORK_MEMORY, bytes_of};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
@@ -30,7 +30,7 @@ impl<W: Interactive + 'static> Session<W> {
                 bytes += bytes_of(row);
                 if bytes > room {
                     let detail = format!("The cursors of a session take at most {WORK_MEMORY} bytes.");
-                    return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail));
+                    return Err(SqlError::out_of_memory(detail));
                 }
                 rows.push(row.iter().map(|value| value.owned()).collect());
                 Ok(())

@@ -11,9 +11,13 @@ use crate::control::Modes;
 use crate::error::{SqlError, SqlState};
 
 impl<W: Interactive + 'static> Session<W> {
-    /// What a transaction of the engine is begun as.
+    /// What a transaction of the engine is begun as. A snapshot could be older than the rows of a table that has taken the place of another one.
     pub(super) fn mode_of(&self, is_read_only: bool) -> Mode {
-        if is_read_only && self.reads_recent { Mode::Snapshot } else { Mode::ReadWrite }
+        if is_read_only && self.reads_recent && !self.versions.has_replaced() {
+            Mode::Snapshot
+        } else {
+            Mode::ReadWrite
+        }
     }
 
     /// What the transaction was begun with.

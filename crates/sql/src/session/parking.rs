@@ -179,7 +179,7 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// The transaction is lost, whatever savepoints it has.
-    fn lose(&mut self, error: SqlError) -> SqlError {
+    pub(super) fn lose(&mut self, error: SqlError) -> SqlError {
         if let Some(block) = &mut self.block {
             block.transaction = None;
         }

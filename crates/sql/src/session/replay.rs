@@ -4,6 +4,7 @@
 //! what it has answered, the client cannot tell the two transactions apart, and goes on with the new one; otherwise the conflict is told. Sequences and volatile functions give
 //! again what they gave.
 
+use polychron_base::TableId;
 use polychron_engine::mutations::left_out;
 use polychron_engine::open::Open;
 use polychron_engine::{Error, Interactive, Operations, limits};
@@ -12,7 +13,9 @@ use polychron_sync::Backoff;
 use super::{HERE, Session};
 use crate::context::Now;
 use crate::datum::OwnedDatum;
+use crate::error::SqlError;
 use crate::exec::Failure;
+use crate::resident::Resident;
 use crate::statement::answer;
 use crate::steps::Step;
 use crate::tape::lend;
@@ -76,6 +79,30 @@ impl<W: Interactive + 'static> Session<W> {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Begins the open transaction again where one of these tables was shown since the engine's transaction began: it would not see the rows that the definition has put there.
+    ///
+    /// # Errors
+    /// It cannot be run again, or would answer something else.
+    pub(crate) fn renew(&mut self, tables: &[TableId], zone: &Zone) -> Result<(), SqlError> {
+        let Some(block) = self.block.as_ref().filter(|block| block.transaction.is_some()) else { return Ok(()) };
+        let is_behind = self.versions.get() != self.began && self.versions.are_newer(tables, self.began);
+        if !is_behind || left_out(Step::RenewBehind) {
+            return Ok(());
+        }
+        let mode = self.mode_of(block.is_read_only);
+        if let Some(block) = &mut self.block {
+            block.mode = mode;
+            if let Some(Ok(transaction)) = block.transaction.take().map(Resident::take) {
+                transaction.rollback();
+            }
+        }
+        if self.begin_again(zone) {
+            return Ok(());
+        }
+        let detail = "A table of the statement was defined or altered since the transaction began.";
+        Err(self.lose(SqlError::of_engine(Error::Conflict).with_detail(detail)))
     }
 
     /// Begins the engine's transaction, and does again what the open transaction has done. `compare` is the step that tests leave out.

@@ -14,7 +14,7 @@ use super::{AT_HOME, Ended, Kept, Session};
 use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::declared::{Declaring, Keys};
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 use crate::exec::foreign_keys::run_deferred;
 use crate::exec::{WORK_MEMORY, bytes_of};
 use crate::explain::Conflicts;
@@ -173,7 +173,7 @@ impl<W: Interactive + 'static> Session<W> {
         block.gathered_bytes += bytes_of(values) + size_of::<Part>();
         if block.gathered_bytes > WORK_MEMORY {
             let detail = format!("The values of a planned transaction take at most {WORK_MEMORY} bytes.");
-            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail));
+            return Err(SqlError::out_of_memory(detail));
         }
         let values = values.iter().map(|value| value.owned()).collect();
         block.gathered.push(Part { plan: plan.clone(), values, then });
@@ -210,10 +210,8 @@ impl<W: Interactive + 'static> Session<W> {
         let parts: Vec<_> = plans.iter().map(|planned| (*planned, &Then::Answer)).collect();
         let (ended, mut ran) = self.run_statements((&parts, last), None, None, zone);
         if ended.is_ok() {
-            for ((plan, _), outcome) in plans.iter().zip(&mut ran.outcomes) {
-                let lines = Conflicts::of(std::iter::once(*plan)).lines(plan).into_iter();
-                outcome.rows.extend(lines.map(|line| vec![OwnedDatum::Text(line.into())]));
-            }
+            let plans = || plans.iter().map(|(plan, _)| *plan);
+            Conflicts::of(plans()).tell(plans(), &mut ran.outcomes);
         }
         ran.outcomes.into_iter().for_each(answered);
         ended

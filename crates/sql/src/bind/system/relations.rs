@@ -11,6 +11,7 @@ use super::{
 use crate::catalog::{Column, Identity, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::names::Name;
+use crate::parameters;
 use crate::types::{Bound, Category, ColumnType, Type};
 
 fn length_of(of: Type) -> i64 {
@@ -109,16 +110,17 @@ fn role() -> Row {
 }
 
 fn settings() -> Vec<Row> {
+    let initial = |name, of| (name, parameters::initial(name), of);
     let known = [
-        ("server_version", "15.0", "string"),
-        ("server_version_num", "150000", "integer"),
-        ("server_encoding", "UTF8", "string"),
-        ("client_encoding", "UTF8", "string"),
-        ("standard_conforming_strings", "on", "bool"),
-        ("integer_datetimes", "on", "bool"),
+        initial("server_version", "string"),
+        initial("server_version_num", "integer"),
+        initial("server_encoding", "string"),
+        initial("client_encoding", "string"),
+        initial("standard_conforming_strings", "bool"),
+        initial("integer_datetimes", "bool"),
         ("transaction_isolation", "serializable", "enum"),
-        ("default_transaction_isolation", "serializable", "enum"),
-        ("max_index_keys", "32", "integer"),
+        initial("default_transaction_isolation", "enum"),
+        initial("max_index_keys", "integer"),
         ("search_path", "\"$user\", public", "string"),
     ];
     let row = |(name, setting, of): (&'static str, &'static str, &'static str)| {
