@@ -360,7 +360,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     fn run_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
-        if let Some(verb) = plan.changes() {
+        if let Some(verb) = self.changes(plan) {
             self.check_writable(verb)?;
         }
         self.session.run_into((plan, values), &self.zone, rows)
