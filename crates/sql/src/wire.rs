@@ -128,7 +128,8 @@ impl<P: Protocol> Connection<P> {
         let text = text.ok_or_else(wrong)?;
         if of.is_object() {
             let catalog = self.catalog();
-            return Binder::new(&catalog, &[], self.session.drawn()).id_of_name(of, text).map(OwnedDatum::Int);
+            let id = Binder::new(&catalog, &[], self.session.drawn()).id_of_name(of, text)?;
+            return Ok(Datum::Int(id).owned());
         }
         let at = self.session.now().map_or_else(|| Now::At(now()), Now::At);
         let context = Context { now: at, ..Context::of(&arena, &self.zone) };
