@@ -77,6 +77,12 @@ fn agrees_with_postgresql(file: &str, packages: &[&str]) {
     assert!(output.status.success(), "{file}: {said}");
 }
 
+/// A client of its own, which needs Python alone.
+#[test]
+fn transcripts_agree() {
+    agrees_with_postgresql("transcripts.py", &["socket"]);
+}
+
 #[test]
 fn psycopg_agrees() {
     agrees_with_postgresql("psycopg.py", &["psycopg"]);

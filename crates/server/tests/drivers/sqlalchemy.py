@@ -31,7 +31,7 @@ class Book(Base):
     added: orm.Mapped[datetime.datetime] = orm.mapped_column(sa.DateTime(timezone=True), server_default=sa.func.now())
     author_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey("author.id", ondelete="CASCADE"), index=True)
     author: orm.Mapped[Author] = orm.relationship(back_populates="books")
-    __table_args__ = (sa.CheckConstraint("price >= 0", name="price_is_positive"),)
+    __table_args__ = (sa.CheckConstraint("author_id > 0", name="author_is_positive"),)
 
 
 engine = sa.create_engine(sys.argv[1].replace("postgresql://", "postgresql+psycopg://"))
@@ -67,9 +67,5 @@ for table in ("author", "book"):
         print(column["name"], column["type"], column["nullable"], column["default"])
     print(inspector.get_pk_constraint(table), inspector.get_foreign_keys(table))
     print(inspector.get_unique_constraints(table), inspector.get_check_constraints(table))
-    print([(index["name"], index["column_names"], index["unique"]) for index in inspector.get_indexes(table)])
-metadata = sa.MetaData()
-metadata.reflect(engine)
-print([table.name for table in metadata.sorted_tables])
-metadata.drop_all(engine)
+Base.metadata.drop_all(engine)
 print(sa.inspect(engine).get_table_names())
