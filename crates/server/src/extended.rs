@@ -7,29 +7,21 @@ use std::collections::HashMap;
 
 use polychron::Protocol;
 use polychron_sql::{
-    Datum, Forms, Kind, OwnedDatum, Prepared, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
+    Bound, Datum, Forms, Kind, Named, OwnedDatum, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
 };
 
 use crate::answers::Format;
 use crate::error::{End, malformed};
-use crate::messages::{Bind, Longs, Named, Shorts};
+use crate::messages::{Bind, Longs, Named as Target, Shorts};
 use crate::session::{Session, Wire};
 
-/// The most statements, and the most portals, of a session.
+/// The most portals of a session.
 const MOST: usize = 10_000;
-
-/// A prepared statement.
-#[derive(Clone, Debug)]
-struct Statement {
-    prepared: Prepared,
-    /// The types of its parameters, as the client is told.
-    types: Vec<Type>,
-}
 
 /// A statement with values, and how far it has come.
 #[derive(Debug)]
 struct Portal {
-    statement: Statement,
+    statement: Named,
     /// The name of the statement.
     name: String,
     values: Vec<OwnedDatum>,
@@ -57,10 +49,9 @@ impl Portal {
     }
 }
 
-/// Statements and portals by their names; the empty name stands for the latest one without a name.
+/// Portals by their names; the empty name stands for the latest one without a name.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
-    statements: HashMap<String, Statement>,
     portals: HashMap<String, Portal>,
 }
 
@@ -70,37 +61,23 @@ impl Extended {
         self.portals.clear();
     }
 
-    /// A portal has run: where its statement was bound again for that, later portals need not do so.
-    fn keep_bound(&mut self, portal: &Portal) {
-        if let Some(statement) = self.statements.get_mut(&portal.name)
-            && statement.prepared.text() == portal.statement.prepared.text()
-            && !statement.prepared.is_bound_as(&portal.statement.prepared)
-        {
-            statement.prepared = portal.statement.prepared.clone();
-        }
-    }
-
     /// A text of the simple protocol takes the place of what has no name.
     pub(crate) fn forget_unnamed(&mut self) {
-        self.statements.remove("");
         self.portals.remove("");
     }
 }
 
-fn no_statement(name: &str) -> SqlError {
-    let message = match name {
-        "" => "unnamed prepared statement does not exist".to_owned(),
-        name => format!("prepared statement \"{name}\" does not exist"),
-    };
-    SqlError::new(SqlState::UNDEFINED_STATEMENT, message)
+/// What a client is told of a column.
+fn described(column: &RowColumn) -> (&str, Type, Bound) {
+    (&column.name, column.of, column.bound)
 }
 
 fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
 }
 
-fn too_many(what: &str) -> SqlError {
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a session has at most {MOST} {what}"))
+fn too_many_portals() -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a session has at most {MOST} portals"))
 }
 
 fn formats(codes: Shorts<'_>) -> Result<Vec<Format>, SqlError> {
@@ -118,12 +95,8 @@ impl<P: Protocol> Session<P> {
     }
 
     pub(crate) fn parse(&mut self, name: &str, text: &str, types: Longs<'_>) -> Result<(), SqlError> {
-        if !name.is_empty() && self.extended.statements.contains_key(name) {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return self.refuse(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
-        }
-        if self.extended.statements.len() >= MOST {
-            return self.refuse(too_many("prepared statements"));
+        if let Err(error) = self.connection.check_new_name(name) {
+            return self.refuse(error);
         }
         let mut declared = Vec::with_capacity(types.iter().len());
         for oid in types.iter() {
@@ -140,7 +113,7 @@ impl<P: Protocol> Session<P> {
             [] => declared,
             types => types.to_vec(),
         };
-        self.extended.statements.insert(name.to_owned(), Statement { prepared, types });
+        self.connection.name_statement(name, Named { prepared, types })?;
         self.wire.answers.plain(b'1');
         Ok(())
     }
@@ -158,13 +131,13 @@ impl<P: Protocol> Session<P> {
 
     /// The portal that a Bind makes.
     fn portal(&self, bind: &Bind<'_>) -> Result<Portal, SqlError> {
-        let statement = self.extended.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        let statement = self.connection.named_statement(bind.statement)?;
         if !bind.portal.is_empty() && self.extended.portals.contains_key(bind.portal) {
             let message = format!("portal \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
         if self.extended.portals.len() >= MOST {
-            return Err(too_many("portals"));
+            return Err(too_many_portals());
         }
         let (given, wanted) = (bind.values.count, statement.types.len());
         if given != wanted {
@@ -198,28 +171,35 @@ impl<P: Protocol> Session<P> {
         Ok(Portal { statement, name, values, formats: result_formats, rows: None, given: 0, is_done: false })
     }
 
-    pub(crate) fn describe(&mut self, named: Named<'_>) -> Result<(), SqlError> {
+    pub(crate) fn describe(&mut self, named: Target<'_>) -> Result<(), SqlError> {
         let answers = &mut self.wire.answers;
         match named {
-            Named::Statement(name) => {
-                let Some(statement) = self.extended.statements.get(name) else {
-                    return self.refuse(no_statement(name));
+            Target::Statement(name) => {
+                let statement = match self.connection.named_statement(name) {
+                    Ok(statement) => statement,
+                    Err(error) => return Err(self.connection.fail_request(error)),
                 };
                 answers.parameters(&statement.types);
                 let columns = statement.prepared.columns();
                 match columns {
                     [] => answers.plain(b'n'),
-                    _ => answers.columns(columns.iter().map(|it| (it.name.as_str(), it.of)), |_| Format::Text),
+                    _ => answers.columns(columns.iter().map(described), |_| Format::Text),
                 }
             }
-            Named::Portal(name) => {
-                let Some(portal) = self.extended.portals.get(name) else { return self.refuse(no_portal(name)) };
+            Target::Portal(name) => {
+                let Some(portal) = self.extended.portals.get(name) else {
+                    // A cursor is a portal, too.
+                    let Some(columns) = self.connection.cursor_columns(name) else {
+                        return self.refuse(no_portal(name));
+                    };
+                    answers.columns(columns.iter().map(described), |_| Format::Text);
+                    return Ok(());
+                };
                 let columns = portal.statement.prepared.columns();
                 match columns {
                     [] => answers.plain(b'n'),
                     _ => {
-                        let columns = columns.iter().map(|it| (it.name.as_str(), it.of));
-                        answers.columns(columns, |at| portal.format(at));
+                        answers.columns(columns.iter().map(described), |at| portal.format(at));
                     }
                 }
             }
@@ -227,11 +207,11 @@ impl<P: Protocol> Session<P> {
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, named: Named<'_>) {
+    pub(crate) fn close(&mut self, named: Target<'_>) {
         // What is not there is closed already.
         match named {
-            Named::Statement(name) => drop(self.extended.statements.remove(name)),
-            Named::Portal(name) => drop(self.extended.portals.remove(name)),
+            Target::Statement(name) => self.connection.forget_statement(name),
+            Target::Portal(name) => drop(self.extended.portals.remove(name)),
         }
         self.wire.answers.plain(b'3');
     }
@@ -256,7 +236,7 @@ impl<P: Protocol> Session<P> {
             }
         }
         let done = self.run_portal(&mut portal, most)?;
-        self.extended.keep_bound(&portal);
+        self.connection.keep_bound(&portal.name, &portal.statement.prepared);
         // The end of a transaction is that of its portals.
         let has_ended = was_in_transaction && !self.connection.is_in_transaction();
         if has_ended {
@@ -285,7 +265,7 @@ impl<P: Protocol> Session<P> {
             Kind::Statement => {
                 if portal.rows.is_none() {
                     let values: Vec<Datum<'_>> = portal.values.iter().map(OwnedDatum::get).collect();
-                    let Statement { prepared, types } = &mut portal.statement;
+                    let Named { prepared, types } = &mut portal.statement;
                     let Session { connection, wire, .. } = self;
                     let formats = &portal.formats;
                     // A portal that is left and gone on with has its whole answer.

@@ -88,6 +88,7 @@ impl<'s> Newcomer<'s> {
         for (name, value) in &startup.settings {
             connection.set_parameter(name, value).map_err(End::Fatal)?;
         }
+        connection.keep_as_initial();
         let mut key = [0; KEY];
         getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
         let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };

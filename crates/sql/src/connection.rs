@@ -23,7 +23,8 @@ use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
-use crate::settings::Changed;
+use crate::session_statements::Statements;
+use crate::settings::{Changed, Settings};
 use crate::statement::{Action, Source, Statement};
 use crate::text::Zone;
 use crate::types::Type;
@@ -57,6 +58,10 @@ pub struct Connection<P: Protocol> {
     pub(crate) is_pipelined: bool,
     /// Where it looks for names without a schema.
     pub(crate) path: Arc<Path>,
+    /// What settings are where nothing sets them.
+    pub(crate) initial: Option<Box<Settings>>,
+    /// Statements by their names, of PREPARE and of a server's clients.
+    pub(crate) statements: Statements,
     /// It has temporary tables with which something is to be done when a transaction commits.
     pub(crate) acts_on_commit: bool,
 }
@@ -104,7 +109,9 @@ impl<P: Protocol> Connection<P> {
         let path = Arc::new(Path { temporary: temporary_schema(slot.session), ..Path::default() });
         session.drawn().set_path(path.clone());
         let acts_on_commit = false;
-        Ok(Self {
+        let mut own = Self {
+            initial: None,
+            statements: Statements::default(),
             database,
             session,
             zone,
@@ -118,7 +125,9 @@ impl<P: Protocol> Connection<P> {
             is_pipelined,
             path,
             acts_on_commit,
-        })
+        };
+        own.keep_as_initial();
+        Ok(own)
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -165,7 +174,7 @@ impl<P: Protocol> Connection<P> {
         if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
             self.database.forget_dropped();
         }
-        ended
+        ended.map_err(|error| error.within(text))
     }
 
     fn execute_text(
@@ -320,7 +329,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Runs a statement in the open transaction, which it begins where there is none.
-    fn step(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+    pub(crate) fn step(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
         let control = Control::of(statement).map_err(|error| self.session.fail(error.into()))?;
         let may_follow_error =
             matches!(control, Some(Control::Commit { .. } | Control::RollBack { .. } | Control::RollBackTo(_)));
@@ -331,7 +340,10 @@ impl<P: Protocol> Connection<P> {
             Some(control) => self.control(control),
             None => match self.set(statement) {
                 Some(set) => set,
-                None => self.run(statement, parameters),
+                None => match self.about_session(statement, parameters) {
+                    Some(done) => done.map_err(|error| self.fail(error)),
+                    None => self.run(statement, parameters),
+                },
             },
         }
     }
@@ -372,7 +384,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    fn run(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+    pub(crate) fn run(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
             Action::Run(plan) => {
@@ -450,7 +462,12 @@ impl<P: Protocol> Connection<P> {
                 }
                 Ok(outcome)
             }
-            Control::SetSession => Ok(Outcome::tagged("SET")),
+            Control::SetSession(modes) => {
+                if let Some(is_read_only) = modes.is_read_only {
+                    self.change_settings(false, |settings| settings.reads_only = is_read_only);
+                }
+                Ok(Outcome::tagged("SET"))
+            }
             Control::Show(name) => self.show(&name),
         }
     }

@@ -238,12 +238,6 @@ impl<P: Protocol> Connection<P> {
 
     /// Does what SET says of constraints, replays and time-outs; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
-        if let ast::Statement::Reset(ast::ResetStatement { reset: ast::Reset::ConfigurationParameter(name) }) =
-            statement
-            && name.to_string().eq_ignore_ascii_case("search_path")
-        {
-            return Some(Ok(self.set_path(false, Path::initial(), "RESET")));
-        }
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
             return None;
         };

@@ -27,7 +27,7 @@ use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
 use crate::statement::{Action, Statement};
 use crate::streams::Stream;
-use crate::types::Type;
+use crate::types::{self, Type};
 use crate::values::{coerced, fits, natural_type};
 
 /// The most texts that a connection keeps bound.
@@ -177,6 +177,13 @@ impl<P: Protocol> Connection<P> {
         self.session.check_thread()?;
         self.end_leaked_copy();
         self.wake(text)?;
+        let prepared = self.prepare_text(text, types).map_err(|error| self.fail(error));
+        self.finish_definitions();
+        self.session.rest();
+        prepared.map_err(|error| error.within(text))
+    }
+
+    pub(crate) fn prepare_text(&mut self, text: &str, types: &[Type]) -> Result<Prepared, SqlError> {
         let types = if types.iter().all(|of| *of == Type::Unknown) { &[] } else { types };
         let known = self.cache.bound.get(text).filter(|bound| types.is_empty() && self.may_run(bound)).cloned();
         let bound = match known {
@@ -186,29 +193,27 @@ impl<P: Protocol> Connection<P> {
                 Ok((bound, other))
             }),
         };
-        let bound = bound.map_err(|error| self.fail(error));
-        self.finish_definitions();
-        self.session.rest();
         let (bound, other) = bound?;
         Ok(Prepared { text: text.into(), types: types.into(), other, bound })
     }
 
     /// What a text is that is not kept bound.
     fn other(&self, text: &str) -> Result<Other, SqlError> {
-        let column = |name: &str, of| RowColumn { name: name.to_owned(), of };
+        let column = |name: &str, of| RowColumn { name: name.to_owned(), of, bound: types::Bound::None };
         Ok(match parse::commands(text)?.first() {
             None => Other::Empty,
             Some(Command::Copy(copy)) if copy.is_from => Other::CopyIn,
             Some(Command::Copy(_)) => Other::CopyOut,
             Some(Command::Cursor(CursorCommand::Fetch { name, is_move: false, .. })) => {
-                let cursor = self.session.cursors.iter().find(|cursor| cursor.name == *name);
-                let columns = cursor.map(|cursor| cursor.columns.iter().map(|(name, of)| column(name, *of)).collect());
-                Other::Shows(columns.unwrap_or_default())
+                Other::Shows(self.cursor_columns(name).unwrap_or_default().into())
             }
             Some(Command::Cursor(_) | Command::AlterSequence(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
-                _ => Other::Plain,
+                _ => match self.executed_columns(statement) {
+                    Some(columns) if !columns.is_empty() => Other::Shows(columns.into()),
+                    _ => Other::Plain,
+                },
             },
         })
     }
@@ -227,7 +232,7 @@ impl<P: Protocol> Connection<P> {
             }
         });
         self.finish_definitions();
-        ended
+        ended.map_err(|error| error.within(text))
     }
 
     /// Whether a bound statement may run as it is; then the tables are in use.
@@ -298,7 +303,7 @@ impl<P: Protocol> Connection<P> {
             }
         });
         self.finish_definitions();
-        ended
+        ended.map_err(|error| error.within(&prepared.text))
     }
 
     /// The statement of a text, if it only reads or changes rows.
@@ -335,7 +340,9 @@ impl<P: Protocol> Connection<P> {
         let (bound, version) = self.bind_to_tables(statement, types)?;
         let Statement { action: Action::Run(plan), parameters, tables } = bound else { return Ok(None) };
         let columns = plan.columns().iter();
-        let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
+        let columns = columns
+            .map(|column| RowColumn { name: column.name.clone(), of: column.of.base, bound: column.of.bound })
+            .collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
         let path = self.path.clone();
         Ok(Some(Arc::new(Bound { plan, parameters, columns, number, version, tables, session, path })))

@@ -406,6 +406,13 @@ impl Drawn {
         self.units.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Forgets which numbers the session has got last.
+    pub(crate) fn forget_last(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.last.clear();
+        inner.latest = None;
+    }
+
     /// What transactions put there.
     fn inner(&self) -> MutexGuard<'_, DrawnInner> {
         self.is_used.store(true, Ordering::Relaxed);

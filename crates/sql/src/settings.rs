@@ -35,6 +35,26 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Takes over the value of one setting, by its name; `false`: there is none of this name.
+    pub(crate) fn take(&mut self, name: &str, from: &mut Self) -> bool {
+        if let Some((value, _)) = from.choice(name) {
+            let value = *value;
+            self.choice(name).into_iter().for_each(|(own, _)| *own = value);
+        } else if let Some(time) = from.time(name) {
+            let time = *time;
+            self.time(name).into_iter().for_each(|own| *own = time);
+        } else if name == "search_path" {
+            self.path = from.path.clone();
+        } else if crate::parameters::is_known(name) {
+            self.client.take(name, &from.client);
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
 /// The values of all settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {

@@ -263,7 +263,8 @@ pub(crate) fn answer<T: Transaction>(
         Ok(())
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
-    Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, rows, notices: scratch.notices })
+    let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
+    Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, bounds, rows, notices: scratch.notices })
 }
 
 /// The most bytes of an answer that is gathered in memory.

@@ -151,6 +151,6 @@ impl<P: Protocol> Connection<P> {
             Err(error) => Err(connection.fail(error)),
         });
         self.finish_definitions();
-        ended
+        ended.map_err(|error| error.within(text))
     }
 }

@@ -224,9 +224,13 @@ impl Binder<'_> {
             | "pg_get_viewdef"
             | "pg_get_function_arguments"
             | "pg_get_function_identity_arguments" => self.definition(name, arguments),
-            "pg_get_serial_sequence" | "to_regclass" | "pg_table_is_visible" | "current_schema" | "current_schemas" => {
-                self.call_of_names(name, arguments)
-            }
+            "pg_get_serial_sequence"
+            | "to_regclass"
+            | "to_regtype"
+            | "pg_table_is_visible"
+            | "current_schema"
+            | "current_schemas" => self.call_of_names(name, arguments),
+            "current_setting" => self.current_setting(arguments),
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }

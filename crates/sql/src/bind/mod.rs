@@ -21,6 +21,7 @@ mod literals;
 mod naming;
 mod operators;
 mod patterns;
+pub(crate) mod places;
 mod procedures;
 mod query;
 mod records;

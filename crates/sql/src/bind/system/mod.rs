@@ -88,7 +88,11 @@ impl Names {
         match (self.by_text.get(&as_key(text)), text.parse::<u32>()) {
             (_, Ok(id)) => Ok(Datum::Int(id.into())),
             (Some(found), _) => Ok(found.get()),
+            (None, _) if self.what.starts_with("to_") => Ok(Datum::Null),
             (None, _) if text == "-" => Ok(Datum::Int(0)),
+            _ if self.what == "regtype" => {
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist")))
+            }
             _ => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"))),
         }
     }
@@ -222,9 +226,13 @@ impl Binder<'_> {
                     }
                 }
             }
-            "regtype" => {
-                by_id.extend(all_types().map(|of| (i64::from(of.oid()), of.name().to_owned())));
-                shows_others = true;
+            "regtype" | "to_regtype" => {
+                shows_others = what == "regtype";
+                for of in all_types() {
+                    let id = i64::from(of.oid());
+                    by_id.insert(id, of.name().to_owned());
+                    by_text.extend([of.name(), of.internal_name()].map(|name| (name.to_owned(), int(id))));
+                }
             }
             "regnamespace" => {
                 by_id.extend(schemas(&Objects::of(&self.catalog)?).map(|(id, name)| (id, quoted(name))));
@@ -236,7 +244,7 @@ impl Binder<'_> {
                 let objects = Objects::of(&self.catalog)?;
                 names_of(what, &objects, &mut by_id);
                 shows_others = what == "regclass";
-                if shows_others {
+                if shows_others || what == "to_regclass" {
                     by_text.extend(system_relations().map(|(id, name)| (name.to_owned(), int(id))));
                     for (id, name) in objects.relations_and_indexes() {
                         by_text.extend(objects.keys(&name).map(|key| (key, int(id))));
@@ -248,7 +256,7 @@ impl Binder<'_> {
     }
 
     /// The object id that a name stands for, as `regclass` and its like.
-    pub(super) fn id_of_name(&self, of: Type, name: &str) -> Result<i64, SqlError> {
+    pub(crate) fn id_of_name(&self, of: Type, name: &str) -> Result<i64, SqlError> {
         if let Ok(id) = name.parse::<u32>() {
             return Ok(id.into());
         }
@@ -379,6 +387,9 @@ fn system_relations() -> impl Iterator<Item = (i64, &'static str)> {
 /// The key of a name that is looked up: its parts as they are.
 fn as_key(name: &str) -> String {
     let mut parts = crate::names::parts(name).unwrap_or_default();
+    if matches!(&parts[..], [database, _, _] if database == DATABASE) {
+        parts.remove(0);
+    }
     if matches!(&parts[..], [schema, _] if SYSTEM.contains(&schema.as_str())) {
         parts.remove(0);
     }

@@ -12,7 +12,7 @@ use crate::catalog::{Column, Identity, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::names::Name;
 use crate::parameters;
-use crate::types::{Bound, Category, ColumnType, Type};
+use crate::types::{Category, ColumnType, Type};
 
 fn length_of(of: Type) -> i64 {
     match of {
@@ -23,14 +23,6 @@ fn length_of(of: Type) -> i64 {
         Type::Interval | Type::Uuid => 16,
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => 4,
         _ => -1,
-    }
-}
-
-fn modifier_of(bound: Bound) -> i64 {
-    match bound {
-        Bound::None => -1,
-        Bound::Length(length) => i64::from(length) + 4,
-        Bound::Digits(precision, scale) => (i64::from(precision) << 16 | i64::from(scale)) + 4,
     }
 }
 
@@ -396,7 +388,7 @@ fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row 
         ("attnum", int(number)),
         ("attndims", int(of.base.element().is_some().into())),
         ("attcacheoff", int(-1)),
-        ("atttypmod", int(modifier_of(of.bound))),
+        ("atttypmod", int(of.bound.modifier().into())),
         ("attstorage", text(storage)),
         ("attcompression", text("")),
         ("attidentity", text("")),
