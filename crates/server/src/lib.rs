@@ -16,6 +16,7 @@ mod session;
 mod simple;
 mod socket;
 mod startup;
+mod watching;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,7 +28,10 @@ use polychron_base::clock::Duration;
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
 use listen::Acceptor;
+pub use polychron_sql::SlowLog;
 use registry::Registry;
+use watching::Http;
+pub use watching::Metrics;
 
 /// What a server listens to, whom it admits, and when it gives up.
 #[derive(Clone, Debug)]
@@ -48,6 +52,10 @@ pub struct Options {
     pub authentication_timeout: Duration,
     /// How long open transactions may go on when the server ends.
     pub shutdown_grace: Duration,
+    /// The port that shows what goes on, if there is to be one.
+    pub metrics: Option<Metrics>,
+    /// Where transactions are told that take long, if they are.
+    pub slow_log: Option<SlowLog>,
 }
 
 impl Options {
@@ -65,6 +73,8 @@ impl Options {
             max_unauthenticated: 100,
             authentication_timeout: Duration::from_secs(60),
             shutdown_grace: Duration::from_secs(10),
+            metrics: None,
+            slow_log: None,
         }
     }
 }
@@ -80,6 +90,7 @@ pub(crate) struct Shared<P: Protocol> {
 pub struct Server<P: Protocol> {
     shared: Option<Arc<Shared<P>>>,
     acceptors: Vec<Acceptor>,
+    http: Option<Http>,
     stopper: Stopper,
 }
 
@@ -110,7 +121,8 @@ impl<P: Protocol> Server<P> {
         let stopper = Stopper(registry.clone());
         let doors = listen::doors(&options)?;
         let shared = Arc::new(Shared { database, options, registry });
-        let mut server = Self { shared: Some(shared.clone()), acceptors: Vec::new(), stopper };
+        let mut server =
+            Self { shared: Some(shared.clone()), acceptors: Vec::new(), http: watching::start(&shared)?, stopper };
         for door in doors {
             server.acceptors.push(Acceptor::start(door, &shared)?);
         }
@@ -120,6 +132,11 @@ impl<P: Protocol> Server<P> {
     /// Where it listens to TCP.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptors.iter().filter_map(Acceptor::address).collect()
+    }
+
+    /// Where it shows what goes on.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
     }
 
     /// Its unix socket.
@@ -141,6 +158,7 @@ impl<P: Protocol> Server<P> {
     fn end(&mut self) -> Option<Database<P>> {
         let shared = self.shared.take()?;
         self.acceptors.drain(..).for_each(Acceptor::end);
+        self.http = None;
         self.stopper.0.wait_for_sessions(shared.options.shutdown_grace);
         // The thread of the last session may not have dropped it yet.
         let mut shared = shared;

@@ -126,6 +126,7 @@ impl<P: Protocol> Session<'_, P> {
             let waits = !self.wire.incoming.has_frame(LONGEST);
             if waits {
                 self.wire.answers.write(self.wire.socket)?;
+                self.place.note_bytes(self.wire.incoming.received, self.wire.answers.sent);
                 if !self.connection.is_in_transaction() && !self.place.set_idle(true) {
                     return Err(End::shutdown());
                 }

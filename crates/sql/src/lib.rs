@@ -51,6 +51,7 @@ mod text;
 mod types;
 mod values;
 mod versions;
+mod watch;
 mod whole;
 mod wire;
 
@@ -72,4 +73,7 @@ pub use session::{KeptBecause, Parking};
 pub use steps::Step;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};
+pub use watch::{
+    Client, ConflictCount, ConflictSeen, SessionSeen, SessionState, SlowLog, StatementSums, Sums, TableSums,
+};
 pub use wire::{DATABASE, Forms, ROLE, TransactionStatus, copy_of};

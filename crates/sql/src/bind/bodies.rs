@@ -152,6 +152,10 @@ impl Compiler<'_, '_, '_> {
         self.entries = variables.entries;
         let used: Vec<TableId> = binder.catalog.used.take();
         self.binder.catalog.used.borrow_mut().extend(used);
+        if binder.catalog.is_live.get() {
+            // A body is bound once and run often.
+            return Err(SqlError::unsupported("a relation that shows what goes on now, in the body of a procedure"));
+        }
         bound.map(|bound| (bound, variables.used))
     }
 
