@@ -17,6 +17,8 @@ use crate::statements::check_protocol;
 
 /// Workers beside those of clients: of definitions, and of what the database does by itself.
 const OWN_WORKERS: usize = 56;
+/// The most workers of clients: those that are silent have none, and no protocol has many more.
+const WORKERS: usize = 400;
 
 /// Runs `serve` until Ctrl-C, or a request of the system to end.
 pub fn run(given: &Serve) -> u8 {
@@ -36,7 +38,7 @@ pub fn run(given: &Serve) -> u8 {
 fn serve(given: &Serve) -> Result<(), String> {
     let max_connections = usize::from(given.max_connections);
     let builder = Database::builder().on_event(opening()).protocol(&given.protocol);
-    let builder = builder.workers(max_connections + OWN_WORKERS);
+    let builder = builder.workers(max_connections.min(WORKERS) + OWN_WORKERS);
     let database = match &given.path {
         None => builder.in_memory(),
         Some(path) => builder.open(path),

@@ -62,6 +62,13 @@ impl Answers {
         written.map_err(End::from)
     }
 
+    /// Gives memory back that holds nothing.
+    pub(crate) fn shrink(&mut self) {
+        if self.buffer.is_empty() {
+            *self = Self::default();
+        }
+    }
+
     /// Writes what is gathered if it is much.
     pub(crate) fn write_much(&mut self, socket: &Socket) -> Result<(), End> {
         if self.buffer.len() < GATHERED { Ok(()) } else { self.write(socket) }

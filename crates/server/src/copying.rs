@@ -46,10 +46,10 @@ enum Ended {
     Wrong(SqlError),
 }
 
-impl<P: Protocol> Session<'_, P> {
+impl<P: Protocol> Session<P> {
     /// Runs a COPY whose data the client gets.
     pub(crate) fn copy_out(&mut self, text: &str) -> Result<Result<(), SqlError>, End> {
-        let socket = self.wire.socket;
+        let socket = &*self.wire.socket.clone();
         let answers = RefCell::new(&mut self.wire.answers);
         let mut rows = Rows { answers: &answers, socket, is_gone: false };
         let mut begun = |shape| answers.borrow_mut().copy(b'H', shape);

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 
 use polychron::Protocol;
-use polychron_sql::{Datum, Forms, Kind, OwnedDatum, Prepared, Rows, SqlError, SqlState, TransactionStatus, Type};
+use polychron_sql::{
+    Datum, Forms, Kind, OwnedDatum, Prepared, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
+};
 
 use crate::answers::Format;
 use crate::error::{End, malformed};
@@ -40,10 +42,14 @@ struct Portal {
     is_done: bool,
 }
 
+fn format_of(formats: &[Format], column: usize) -> Format {
+    let format = if formats.len() == 1 { formats.first() } else { formats.get(column) };
+    format.copied().unwrap_or(Format::Text)
+}
+
 impl Portal {
     fn format(&self, column: usize) -> Format {
-        let format = if self.formats.len() == 1 { self.formats.first() } else { self.formats.get(column) };
-        format.copied().unwrap_or(Format::Text)
+        format_of(&self.formats, column)
     }
 
     fn has_columns(&self) -> bool {
@@ -106,7 +112,7 @@ fn formats(codes: Shorts<'_>) -> Result<Vec<Format>, SqlError> {
     codes.iter().map(format).collect()
 }
 
-impl<P: Protocol> Session<'_, P> {
+impl<P: Protocol> Session<P> {
     fn refuse<O>(&mut self, error: SqlError) -> Result<O, SqlError> {
         Err(self.connection.fail_request(error))
     }
@@ -280,7 +286,25 @@ impl<P: Protocol> Session<'_, P> {
                 if portal.rows.is_none() {
                     let values: Vec<Datum<'_>> = portal.values.iter().map(OwnedDatum::get).collect();
                     let Statement { prepared, types } = &mut portal.statement;
-                    match self.connection.answer_decoded(prepared, types, &values) {
+                    let Session { connection, wire, .. } = self;
+                    let formats = &portal.formats;
+                    // A portal that is left and gone on with has its whole answer.
+                    let answered = match most {
+                        usize::MAX => {
+                            let forms = connection.forms();
+                            let give = &mut |columns: &[RowColumn], row: &[Datum<'_>]| {
+                                let values = columns.iter().zip(row).map(|(column, value)| (column.of, *value));
+                                wire.answers.values(values, &forms, |column| format_of(formats, column));
+                                wire.write_much()
+                            };
+                            connection.stream_decoded(prepared, types, &values, give)
+                        }
+                        _ => connection.answer_decoded(prepared, types, &values),
+                    };
+                    if self.wire.is_gone {
+                        return Err(End::Gone);
+                    }
+                    match answered {
                         Ok(rows) => portal.rows = Some(rows),
                         Err(error) => return Ok(Err(error)),
                     }
@@ -293,7 +317,7 @@ impl<P: Protocol> Session<'_, P> {
 }
 
 /// Gives the client the next rows of a portal, or tells it that there are no more.
-fn give(wire: &mut Wire<'_>, portal: &mut Portal, most: usize, forms: &Forms) -> Result<(), End> {
+fn give(wire: &mut Wire, portal: &mut Portal, most: usize, forms: &Forms) -> Result<(), End> {
     let Some(rows) = &portal.rows else { return Ok(()) };
     if portal.given == 0 {
         wire.answers.notices(rows.notices());
@@ -302,7 +326,7 @@ fn give(wire: &mut Wire<'_>, portal: &mut Portal, most: usize, forms: &Forms) ->
     for at in portal.given..end {
         let Some(row) = rows.get(at) else { break };
         wire.answers.row(row, rows.columns(), forms, |column| portal.format(column));
-        wire.answers.write_much(wire.socket)?;
+        wire.answers.write_much(&wire.socket)?;
     }
     // As many rows as were asked for may not be all, even if no more come.
     let is_suspended = end < rows.len() || most != usize::MAX && end - portal.given == most;
@@ -311,7 +335,11 @@ fn give(wire: &mut Wire<'_>, portal: &mut Portal, most: usize, forms: &Forms) ->
     } else {
         let tag = rows.tag();
         match tag.starts_with("SELECT ") {
-            true => wire.answers.complete(&format!("SELECT {}", end - portal.given)),
+            // What was given while the query ran counts once.
+            true => {
+                let before = if portal.is_done { 0 } else { rows.given() };
+                wire.answers.complete(&format!("SELECT {}", before + (end - portal.given) as u64));
+            }
             false => wire.answers.complete(&tag),
         }
         portal.is_done = true;

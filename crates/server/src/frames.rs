@@ -87,6 +87,13 @@ impl Incoming {
         Ok(read > 0)
     }
 
+    /// Gives memory back that holds nothing.
+    pub(crate) fn shrink(&mut self) {
+        if self.start == self.end {
+            *self = Self::default();
+        }
+    }
+
     /// Whether a whole frame is there, without waiting.
     pub(crate) fn has_frame(&self, limit: usize) -> bool {
         matches!(cut(self.waiting(), 1, limit), Cut::Whole(_))

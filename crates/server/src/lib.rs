@@ -13,14 +13,18 @@ mod messages;
 mod registry;
 mod scram;
 mod session;
+mod silent;
 mod simple;
 mod socket;
 mod startup;
+mod threads;
+mod watch;
 mod watching;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use polychron::{Database, Protocol};
 use polychron_base::clock::Duration;
@@ -30,6 +34,8 @@ pub use error::ServerError;
 use listen::Acceptor;
 pub use polychron_sql::SlowLog;
 use registry::Registry;
+use silent::Silent;
+use threads::Threads;
 use watching::Http;
 pub use watching::Metrics;
 
@@ -44,7 +50,7 @@ pub struct Options {
     pub allows_plain_text_on_the_network: bool,
     /// How clients show who they are.
     pub credentials: Credentials,
-    /// The most clients at once. Each has a worker of the database.
+    /// The most clients at once. Each has a file of the process, and, while it is not silent, a worker of the database.
     pub max_connections: usize,
     /// The most clients that have not yet shown who they are; beyond, the oldest one of them goes.
     pub max_unauthenticated: usize,
@@ -84,12 +90,16 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) database: Database<P>,
     pub(crate) options: Options,
     pub(crate) registry: Registry,
+    pub(crate) threads: Threads<P>,
+    pub(crate) silent: Silent<P>,
 }
 
 /// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
 pub struct Server<P: Protocol> {
     shared: Option<Arc<Shared<P>>>,
     acceptors: Vec<Acceptor>,
+    /// Waits for silent clients.
+    watcher: Option<JoinHandle<()>>,
     http: Option<Http>,
     stopper: Stopper,
 }
@@ -120,9 +130,18 @@ impl<P: Protocol> Server<P> {
         let registry = Registry::new(options.max_connections, options.max_unauthenticated);
         let stopper = Stopper(registry.clone());
         let doors = listen::doors(&options)?;
-        let shared = Arc::new(Shared { database, options, registry });
-        let mut server =
-            Self { shared: Some(shared.clone()), acceptors: Vec::new(), http: watching::start(&shared)?, stopper };
+        listen::allow_files(options.max_connections);
+        let no_thread = |error| ServerError::System(format!("silent clients cannot be waited for: {error}"));
+        let (threads, silent) = (Threads::default(), Silent::new().map_err(no_thread)?);
+        let shared = Arc::new(Shared { database, options, registry, threads, silent });
+        let watcher = Some(silent::start(&shared).map_err(no_thread)?);
+        let mut server = Self {
+            shared: Some(shared.clone()),
+            acceptors: Vec::new(),
+            watcher,
+            http: watching::start(&shared)?,
+            stopper,
+        };
         for door in doors {
             server.acceptors.push(Acceptor::start(door, &shared)?);
         }
@@ -160,6 +179,10 @@ impl<P: Protocol> Server<P> {
         self.acceptors.drain(..).for_each(Acceptor::end);
         self.http = None;
         self.stopper.0.wait_for_sessions(shared.options.shutdown_grace);
+        shared.silent.end();
+        shared.threads.end();
+        // A panic there was reported where it came from.
+        drop(self.watcher.take().map(JoinHandle::join));
         // The thread of the last session may not have dropped it yet.
         let mut shared = shared;
         loop {

@@ -1,10 +1,8 @@
-//! Listening: a thread for each address, and one for each client.
-//!
-//! Sessions do not share threads. Transactions of one thread that meet are told so (`docs/liveness.md`), and clients do not know each other.
+//! Listening: a thread for each address.
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,15 +10,15 @@ use std::thread::{self, JoinHandle};
 
 use polychron::Protocol;
 use polychron_base::clock::Duration;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::credentials::Credentials;
 use crate::error::ServerError;
 use crate::registry::Registry;
 use crate::socket::Socket;
-use crate::{Options, Shared, session};
+use crate::threads::{self, Task};
+use crate::{Options, Shared};
 
-/// Statements go down as deep as their expressions nest.
-const STACK: usize = 8 << 20;
 /// How long an acceptor waits where the system gives no more connections or threads.
 const BREATH: Duration = Duration::from_millis(50);
 /// How long a client that has not shown who it is may not read what it is sent.
@@ -63,6 +61,20 @@ pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
         doors.push(Door::Unix(listener, path));
     }
     if doors.is_empty() { Err(ServerError::NoAddress) } else { Ok(doors) }
+}
+
+/// Files of the process beside those of clients.
+const OWN_FILES: u64 = 256;
+
+/// Raises the limit of files that the process sets itself, so far as the system lets it: each client has one.
+pub(crate) fn allow_files(clients: usize) {
+    let wanted = u64::try_from(clients).unwrap_or(u64::MAX).saturating_add(OWN_FILES);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        // Without it clients wait until others go.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
+    }
 }
 
 fn is_of_this_machine(address: IpAddr) -> bool {
@@ -161,11 +173,6 @@ fn accept_all<P: Protocol>(door: &Door, shared: &Arc<Shared<P>>) {
         let place = registry.enter(&socket);
         // A client that is not known yet and does not read is not waited for.
         let _ = socket.set_write_timeout(Some(FIRST_WRITES));
-        let own = (shared.clone(), socket.clone());
-        let work = move || session::run(&own.0, &own.1, place);
-        if thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(work).is_err() {
-            socket.shut_down(Shutdown::Both);
-            thread::sleep(BREATH);
-        }
+        threads::run(shared, Task::Begin(socket, place));
     }
 }

@@ -1,19 +1,17 @@
-//! Sessions: what one client says, from its first message to its last, on a thread of its own.
+//! Sessions: what one client says, from its first message to its last. A thread serves a session until its client is silent, and may be another one each time.
 
-use std::io::ErrorKind;
-use std::net::Shutdown;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use polychron::Protocol;
-use polychron_base::clock::Duration;
-use polychron_sql::{Connection, SqlError, SqlState, TransactionStatus};
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_sql::{Connection, KeptBecause, Parking, SqlError, SqlState, TransactionStatus};
 
 use crate::Shared;
 use crate::answers::Answers;
 use crate::error::{End, malformed};
 use crate::extended::Extended;
-use crate::frames::{Frame, Incoming, LONGEST};
+use crate::frames::{Cut, Frame, Incoming, LONGEST, cut};
 use crate::messages::{Message, decode, is_extended, is_known};
 use crate::registry::Place;
 use crate::socket::Socket;
@@ -21,32 +19,66 @@ use crate::startup::Newcomer;
 
 /// Memory that is kept for the next message.
 const KEPT: usize = 1 << 20;
+/// How long a client is silent, outside of transactions, before its session needs no thread, if transactions are not parked.
+const SILENCE: Duration = Duration::from_millis(100);
+/// How long a statement, or a new client, waits for a worker.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What moves between a client and its session.
-pub(crate) struct Wire<'s> {
-    pub(crate) socket: &'s Socket,
+pub(crate) struct Wire {
+    pub(crate) socket: Arc<Socket>,
     pub(crate) incoming: Incoming,
     pub(crate) answers: Answers,
+    /// The client was found to be gone when rows were written.
+    pub(crate) is_gone: bool,
     /// How long a read waits.
     longest_wait: Option<Duration>,
 }
 
-impl Wire<'_> {
+/// What has become of a read that waits for a limited time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    Bytes,
+    /// None have come in the time.
+    Nothing,
+    /// The client is gone.
+    End,
+}
+
+impl Wire {
     /// Waits for the next frame; `false` at the end of the stream. What is gathered is written before it waits.
     pub(crate) fn fill(&mut self) -> Result<bool, End> {
         if !self.incoming.has_frame(LONGEST) {
-            self.answers.write(self.socket)?;
+            self.answers.write(&self.socket)?;
             self.set_longest_wait(None)?;
         }
-        // Behind a message that is none nobody knows what follows, and its length tells nothing.
-        loop {
-            match self.incoming.waiting().first().copied() {
-                Some(kind) if is_known(kind) => return self.incoming.fill(self.socket, 1, LONGEST),
-                Some(kind) => return Err(End::violation(format!("invalid frontend message type {kind}"))),
-                None if !self.incoming.read(self.socket)? => return Ok(false),
-                None => {}
+        while !self.has_next()? {
+            if !self.incoming.read(&self.socket)? {
+                return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    /// Whether the next frame is there. Behind a message that is none nobody knows what follows, and its length tells nothing.
+    fn has_next(&self) -> Result<bool, End> {
+        match self.incoming.waiting().first().copied() {
+            None => Ok(false),
+            Some(kind) if is_known(kind) => match cut(self.incoming.waiting(), 1, LONGEST) {
+                Cut::Whole(_) => Ok(true),
+                Cut::More => Ok(false),
+                Cut::Wrong => Err(End::violation("invalid message length")),
+            },
+            Some(kind) => Err(End::violation(format!("invalid frontend message type {kind}"))),
+        }
+    }
+
+    /// Writes what is gathered of the rows of an answer, if it is much. Where the client does not read, its query waits.
+    pub(crate) fn write_much(&mut self) -> io::Result<()> {
+        self.answers.write_much(&self.socket).map_err(|_| {
+            self.is_gone = true;
+            io::ErrorKind::BrokenPipe.into()
+        })
     }
 
     /// Sets how long reads wait. The socket is told only of changes, so that a busy client costs no system call.
@@ -58,86 +90,133 @@ impl Wire<'_> {
         Ok(())
     }
 
-    /// Waits for bytes, for this time at most; `false`: none have come.
-    fn wait(&mut self, time: Duration) -> Result<bool, End> {
-        self.set_longest_wait(Some(time))?;
-        match self.incoming.read(self.socket) {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
-            read => Ok(read.map(|_| true)?),
+    /// Waits for bytes, for this time at most.
+    fn wait(&mut self, time: Option<Duration>) -> Result<Read, End> {
+        self.set_longest_wait(time)?;
+        match self.incoming.read(&self.socket) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(Read::Nothing),
+            read => Ok(if read? { Read::Bytes } else { Read::End }),
         }
     }
 }
 
 /// A client that has shown who it is.
-pub(crate) struct Session<'s, P: Protocol> {
+pub(crate) struct Session<P: Protocol> {
     pub(crate) connection: Connection<P>,
-    pub(crate) wire: Wire<'s>,
+    pub(crate) wire: Wire,
     pub(crate) extended: Extended,
-    place: &'s Place,
     /// An error of the extended protocol has come: nothing is done up to Sync.
     is_skipping: bool,
     /// The name of the application that the client was told.
     application: String,
+    /// The last to go: the server waits for it.
+    place: Arc<Place>,
 }
 
-/// Serves a client until it goes.
-pub(crate) fn run<P: Protocol>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: Place) {
-    let mut answers = Answers::default();
-    let served = catch_unwind(AssertUnwindSafe(|| serve(shared, socket, &place)));
-    let end = served.unwrap_or_else(|_| End::fatal(SqlState::INTERNAL_ERROR, "the session has panicked"));
-    if let End::Fatal(error) = end {
-        answers.fatal(&error);
-        let _ = answers.write(socket);
+/// Why a thread does not go on with a session that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// The client is silent, and the session needs no thread. If the transaction ends with the silence: after this time.
+    Silent(Option<Duration>),
+    /// The client has ended the session.
+    Ended,
+}
+
+/// What a session waits for has come, or not.
+enum Rest {
+    Frame,
+    Gone,
+    Silent(Option<Duration>),
+}
+
+/// A connection to the database. Where there is no worker, those of silent clients come back.
+pub(crate) fn connect<P: Protocol>(shared: &Shared<P>) -> Result<Connection<P>, End> {
+    let clock = SystemClock::new();
+    let begun = clock.now_ns();
+    loop {
+        match shared.database.sql() {
+            Ok(connection) => return Ok(connection.into_inner()),
+            Err(error) if error.state() == SqlState::TOO_MANY_CONNECTIONS => {
+                if Duration::from_nanos(clock.now_ns().saturating_sub(begun)) >= PATIENCE {
+                    return Err(End::Fatal(error));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(End::Fatal(error)),
+        }
     }
-    socket.shut_down(Shutdown::Both);
-    drop(place);
 }
 
-/// The answer is how the session has ended.
-fn serve<P: Protocol>(shared: &Arc<Shared<P>>, socket: &Arc<Socket>, place: &Place) -> End {
+/// Goes through the start of a connection. The error is how it has ended there.
+pub(crate) fn begin<P: Protocol>(
+    shared: &Shared<P>,
+    socket: &Arc<Socket>,
+    place: &Arc<Place>,
+) -> Result<Session<P>, End> {
     let mut newcomer = Newcomer::new(socket, place, &shared.options);
     let admitted = newcomer.admit(shared);
     let (incoming, answers) = (std::mem::take(&mut newcomer.incoming), std::mem::take(&mut newcomer.answers));
-    let mut wire = Wire { socket, incoming, answers, longest_wait: None };
+    let mut wire = Wire { socket: socket.clone(), incoming, answers, is_gone: false, longest_wait: None };
     let connection = match admitted {
         Ok(Some(connection)) => connection,
-        Ok(None) => return End::Gone,
-        Err(end) => return wire.answers.write(socket).map_or_else(|gone| gone, |()| end),
+        Ok(None) => return Err(End::Gone),
+        Err(end) => return Err(wire.answers.write(socket).map_or_else(|gone| gone, |()| end)),
     };
     let application = connection.application_name().to_owned();
-    let extended = Extended::default();
-    let mut session = Session { connection, wire, extended, place, is_skipping: false, application };
+    let (extended, place) = (Extended::default(), place.clone());
+    let mut session = Session { connection, wire, extended, is_skipping: false, application, place };
     session.wire.answers.ready(TransactionStatus::Idle);
-    let end = match session.serve() {
-        Ok(()) => End::Gone,
-        Err(end) => end,
-    };
-    // What was answered before is told, whatever ends the session.
-    match session.wire.answers.write(socket) {
-        Ok(()) => end,
-        Err(gone) => gone,
-    }
+    session.connection.wait_for_workers(PATIENCE);
+    // It has said nothing yet.
+    let _ = session.connection.park();
+    Ok(session)
 }
 
-impl<P: Protocol> Session<'_, P> {
-    fn serve(&mut self) -> Result<(), End> {
+impl<P: Protocol> Session<P> {
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    /// Serves the client until it is silent or goes.
+    ///
+    /// # Errors
+    /// How the session ends otherwise.
+    pub(crate) fn serve(&mut self) -> Result<Pause, End> {
+        let served = self.serve_messages();
+        if !matches!(served, Ok(Pause::Silent(_))) {
+            // What was answered before is told, whatever ends the session.
+            self.wire.answers.write(&self.wire.socket)?;
+        }
+        served
+    }
+
+    /// Ends an idle transaction whose time is over, with its session.
+    pub(crate) fn expired() -> End {
+        let message = "terminating connection due to idle-in-transaction timeout";
+        End::fatal(SqlState::IDLE_IN_TRANSACTION_TIMEOUT, message)
+    }
+
+    fn serve_messages(&mut self) -> Result<Pause, End> {
         let mut content = Vec::new();
         loop {
-            let waits = !self.wire.incoming.has_frame(LONGEST);
-            if waits {
-                self.wire.answers.write(self.wire.socket)?;
+            if !self.wire.has_next()? {
+                self.wire.answers.write(&self.wire.socket)?;
                 self.place.note_bytes(self.wire.incoming.received, self.wire.answers.sent);
-                if !self.connection.is_in_transaction() && !self.place.set_idle(true) {
-                    return Err(End::shutdown());
+                if !self.connection.is_in_transaction() {
+                    if !self.place.set_idle(true) {
+                        return Err(End::shutdown());
+                    }
+                    if self.connection.is_worker_wanted() && !self.connection.is_pipelined() {
+                        let _ = self.connection.park();
+                    }
                 }
-                self.rest()?;
-            }
-            let has_frame = self.wire.fill()?;
-            if waits {
-                self.place.set_idle(false);
-            }
-            if !has_frame {
-                return if self.place.is_stopping() { Err(End::shutdown()) } else { Ok(()) };
+                match self.rest()? {
+                    Rest::Frame => self.place.set_idle(false),
+                    // Idle as it is, it ends with the server.
+                    Rest::Silent(ends_after) => return Ok(Pause::Silent(ends_after)),
+                    Rest::Gone if self.place.is_stopping() => return Err(End::shutdown()),
+                    Rest::Gone => return Ok(Pause::Ended),
+                };
             }
             let next = self.wire.incoming.second_kind(LONGEST);
             // Messages are short but for COPY's, which are taken where they lie.
@@ -146,34 +225,53 @@ impl<P: Protocol> Session<'_, P> {
             content.clear();
             content.extend_from_slice(frame.content);
             if !self.step(Frame { kind, content: &content }, next)? {
-                return Ok(());
+                return Ok(Pause::Ended);
             }
             if content.capacity() > KEPT {
                 content = Vec::new();
             }
-            self.wire.answers.write_much(self.wire.socket)?;
+            self.wire.answers.write_much(&self.wire.socket)?;
         }
     }
 
-    /// Waits for the client. After `park_after` the transaction is parked, or the worker alone given back; after
-    /// `idle_in_transaction_session_timeout` an open transaction ends with its session.
-    fn rest(&mut self) -> Result<(), End> {
-        let ends_after = self.connection.idle_timeout().filter(|_| self.connection.is_in_transaction());
-        let parks_after = self.connection.park_after().filter(|time| ends_after.is_none_or(|ends| *time < ends));
-        if let Some(time) = parks_after {
-            if self.wire.wait(time)? {
-                return Ok(());
+    /// Waits for the next frame. After `park_after` the transaction is parked, or the worker alone given back, and the thread goes on without the session; after
+    /// `idle_in_transaction_session_timeout` an open transaction ends with its session. A client that sends less than a frame is silent all the same.
+    fn rest(&mut self) -> Result<Rest, End> {
+        let is_in_transaction = self.connection.is_in_transaction();
+        let ends_after = self.connection.idle_timeout().filter(|_| is_in_transaction);
+        let parks_after = match self.connection.park_after() {
+            // Transactions are not parked; the worker of none is not wanted.
+            None if !is_in_transaction => Some(SILENCE),
+            time => time.filter(|time| ends_after.is_none_or(|ends| *time < ends)),
+        };
+        let mut time = parks_after.or(ends_after);
+        // Only a silence looks at clocks.
+        loop {
+            match self.wire.wait(time)? {
+                Read::Bytes if self.wire.has_next()? => return Ok(Rest::Frame),
+                Read::Bytes => continue,
+                Read::End => return Ok(Rest::Gone),
+                Read::Nothing => {}
             }
-            // A transaction that cannot be parked stays open.
-            let _ = self.connection.park_idle();
+            let rested = self.connection.idle_for().unwrap_or_default();
+            let left = ends_after.map(|ends| ends.saturating_sub(rested));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Self::expired());
+            }
+            time = match parks_after.map(|_| self.connection.park_idle()) {
+                Some(Parking::NoTransaction | Parking::Parked) => return Ok(Rest::Silent(left)),
+                Some(Parking::Kept(KeptBecause::NotIdle)) => parks_after,
+                // A transaction that cannot be parked stays open, in this thread.
+                _ => left,
+            };
         }
-        if let Some(time) = ends_after
-            && !self.wire.wait(time.saturating_sub(parks_after.unwrap_or_default()))?
-        {
-            let message = "terminating connection due to idle-in-transaction timeout";
-            return Err(End::fatal(SqlState::IDLE_IN_TRANSACTION_TIMEOUT, message));
-        }
-        Ok(())
+    }
+
+    /// The session has no thread for some time: memory that only the next messages need goes.
+    pub(crate) fn shrink(&mut self) {
+        self.wire.incoming.shrink();
+        self.wire.answers.shrink();
+        self.connection.shrink();
     }
 
     /// Does what a message says; `next` is the kind of the message behind it, if that has come. `false`: it was the last one.
@@ -215,7 +313,7 @@ impl<P: Protocol> Session<'_, P> {
             }
             Message::Execute { portal, most } => return self.execute(portal, most, next),
             Message::Flush => {
-                self.wire.answers.write(self.wire.socket)?;
+                self.wire.answers.write(&self.wire.socket)?;
                 Ok(())
             }
             Message::Sync => {

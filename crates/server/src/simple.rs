@@ -1,13 +1,13 @@
 //! The simple protocol: a text of statements, and all that they answer.
 
 use polychron::Protocol;
-use polychron_sql::{Kind, Outcome, SqlError, copy_of};
+use polychron_sql::{Datum, Forms, Kind, Outcome, RowColumn, SqlError, copy_of};
 
 use crate::answers::Format;
 use crate::error::End;
 use crate::session::{Session, Wire};
 
-impl<P: Protocol> Session<'_, P> {
+impl<P: Protocol> Session<P> {
     /// Runs the statements of a text, and tells what they answer, or what fails.
     ///
     /// # Errors
@@ -30,6 +30,14 @@ impl<P: Protocol> Session<'_, P> {
     fn run(&mut self, text: &str) -> Result<Result<(), SqlError>, End> {
         let (mut is_empty, mut ended) = (true, Ok(()));
         let forms = self.connection.forms();
+        if begins_with(text, &["select", "with", "values", "table"]) {
+            match self.query(text, &forms) {
+                _ if self.wire.is_gone => return Err(End::Gone),
+                Ok(true) => return Ok(Ok(())),
+                Ok(false) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
         let wire = &mut self.wire;
         let done = self.connection.execute_each(text, &[], &mut |outcome| {
             is_empty = false;
@@ -46,8 +54,42 @@ impl<P: Protocol> Session<'_, P> {
     }
 }
 
+impl<P: Protocol> Session<P> {
+    /// Runs a text that is one query, and gives its rows while it runs; `false`: it is none, and nothing was done.
+    fn query(&mut self, text: &str, forms: &Forms) -> Result<bool, SqlError> {
+        let Session { connection, wire, .. } = self;
+        let mut has_begun = false;
+        let give = &mut |columns: &[RowColumn], row: &[Datum<'_>]| {
+            if !std::mem::replace(&mut has_begun, true) {
+                describe(wire, columns);
+            }
+            let values = columns.iter().zip(row).map(|(column, value)| (column.of, *value));
+            wire.answers.values(values, forms, |_| Format::Text);
+            wire.write_much()
+        };
+        let Some(rows) = connection.stream_query(text, give)? else { return Ok(false) };
+        wire.answers.notices(rows.notices());
+        if !has_begun {
+            describe(wire, rows.columns());
+        }
+        for row in &rows {
+            wire.answers.row(row, rows.columns(), forms, |_| Format::Text);
+            // Whoever is gone is found to be so here, too.
+            if wire.write_much().is_err() {
+                break;
+            }
+        }
+        wire.answers.complete(&rows.tag());
+        Ok(true)
+    }
+}
+
+fn describe(wire: &mut Wire, columns: &[RowColumn]) {
+    wire.answers.columns(columns.iter().map(|column| (column.name.as_str(), column.of)), |_| Format::Text);
+}
+
 /// Tells what a statement has done.
-fn tell(wire: &mut Wire<'_>, outcome: &Outcome, forms: &polychron_sql::Forms) -> Result<(), End> {
+fn tell(wire: &mut Wire, outcome: &Outcome, forms: &polychron_sql::Forms) -> Result<(), End> {
     let Outcome { tag, columns, rows, notices, .. } = outcome;
     wire.answers.notices(notices);
     // A query without columns has rows all the same.
@@ -57,7 +99,7 @@ fn tell(wire: &mut Wire<'_>, outcome: &Outcome, forms: &polychron_sql::Forms) ->
     for row in rows {
         let values = row.iter().zip(columns).map(|(value, (_, of))| (*of, value.get()));
         wire.answers.values(values, forms, |_| Format::Text);
-        wire.answers.write_much(wire.socket)?;
+        wire.answers.write_much(&wire.socket)?;
     }
     wire.answers.complete(tag);
     Ok(())
@@ -65,6 +107,11 @@ fn tell(wire: &mut Wire<'_>, outcome: &Outcome, forms: &polychron_sql::Forms) ->
 
 /// Whether the first word of a text is COPY: other texts are not parsed to find it out.
 fn begins_with_copy(text: &str) -> bool {
+    begins_with(text, &["copy"])
+}
+
+/// Whether a text begins with one of these words, or a longer one.
+fn begins_with(text: &str, words: &[&str]) -> bool {
     let mut rest = text.trim_start();
     loop {
         if let Some(comment) = rest.strip_prefix("--") {
@@ -74,7 +121,8 @@ fn begins_with_copy(text: &str) -> bool {
         } else if let Some(more) = rest.strip_prefix(';') {
             rest = more.trim_start();
         } else {
-            return rest.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
+            let is_first = |word: &&str| rest.get(..word.len()).is_some_and(|first| first.eq_ignore_ascii_case(word));
+            return words.iter().any(is_first);
         }
     }
 }

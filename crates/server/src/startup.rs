@@ -84,8 +84,7 @@ impl<'s> Newcomer<'s> {
             let message = format!("database \"{}\" does not exist", startup.database.unwrap_or_default());
             return Err(End::fatal(SqlState::UNDEFINED_DATABASE, message));
         }
-        let connection = shared.database.sql().map_err(End::Fatal)?;
-        let mut connection = connection.into_inner();
+        let mut connection = crate::session::connect(shared)?;
         for (name, value) in &startup.settings {
             connection.set_parameter(name, value).map_err(End::Fatal)?;
         }

@@ -16,6 +16,7 @@ use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
 use crate::names::Name;
+use crate::parking::Shortage;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::steps::Step;
 use crate::versions::Versions;
@@ -30,6 +31,7 @@ pub struct SqlDatabase<P: Protocol> {
     catalog: RwLock<Arc<Catalog>>,
     pub(crate) versions: Arc<Versions>,
     pub(crate) gates: Gates,
+    pub(crate) shortage: Arc<Shortage>,
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
     /// What names stand for that transactions have defined which have not ended. Who reads their rows may make those transactions conflict.
@@ -51,8 +53,8 @@ impl<P: Protocol> SqlDatabase<P> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
             let (versions, catalog) = (Versions::new(first.version).into(), RwLock::new(Arc::new(first)));
-            let (gates, made, pending, last_number) = Default::default();
-            Self { protocol, catalog, versions, gates, made, pending, last_number, this: this.clone() }
+            let (gates, shortage, made, pending, last_number) = Default::default();
+            Self { protocol, catalog, versions, gates, shortage, made, pending, last_number, this: this.clone() }
         })
     }
 
@@ -335,6 +337,10 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         let is_known = |name: &String| matches!(self.of_engine(name, false), Ok(Some(_)));
         names.extend(self.protocol.storage().table_names().into_iter().filter(is_known).map(Name::of_key));
         Ok(names)
+    }
+
+    fn note_all_named(&self) {
+        self.replace(Catalog::knowing_all);
     }
 
     fn schemas(&self) -> Result<Vec<Name>, SqlError> {

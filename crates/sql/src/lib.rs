@@ -45,6 +45,7 @@ mod settings;
 mod sort_keys;
 mod statement;
 mod steps;
+mod streams;
 mod tape;
 mod temporary;
 mod text;

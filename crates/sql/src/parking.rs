@@ -1,7 +1,8 @@
 //! Connections that hear nothing: where their workers go, and come from.
 
-use polychron_base::clock::Duration;
-use polychron_engine::{Error, Protocol};
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_engine::{Error, Protocol, limits};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 use sqlparser::ast;
 
 use crate::connection::Connection;
@@ -19,6 +20,42 @@ pub trait Workers<W>: Send + Sync {
 
     /// Takes a worker back whose connection has nothing to do.
     fn give_back(&self, worker: Box<W>);
+}
+
+/// How many connections wait for workers.
+#[derive(Debug, Default)]
+pub(crate) struct Shortage(AtomicUsize);
+
+/// How long a wait for a worker looks away.
+const NAP: Duration = Duration::from_millis(1);
+
+impl Shortage {
+    fn is_there(&self) -> bool {
+        // Relaxed: who waits looks again and again.
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// A worker, which is waited for so long where there is none.
+    pub(crate) fn wait<W>(&self, longest: Duration, source: &dyn Workers<W>) -> Result<W, Error> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let clock = SystemClock::new();
+        let begun = clock.now_ns();
+        let taken = loop {
+            match source.take() {
+                Err(full @ Error::TooManyWorkers { .. }) => {
+                    let waited = Duration::from_nanos(clock.now_ns().saturating_sub(begun));
+                    let may_wait = if waited < longest { limits::check() } else { Err(full) };
+                    if let Err(error) = may_wait {
+                        break Err(error);
+                    }
+                    std::thread::sleep(NAP);
+                }
+                taken => break taken,
+            }
+        };
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        taken
+    }
 }
 
 /// Workers that are made when they are needed, and end when they are not.
@@ -51,6 +88,21 @@ impl<P: Protocol> Connection<P> {
             (None, _) => true,
         };
         if is_idle { self.park() } else { Parking::Kept(KeptBecause::NotIdle) }
+    }
+
+    /// From now on a statement that finds no worker waits for one so long. Only for connections whose threads hold no other ones: those would wait for themselves.
+    pub fn wait_for_workers(&mut self, longest: Duration) {
+        self.session.patience = Some((longest, self.database.shortage.clone()));
+    }
+
+    /// Whether another connection waits for a worker.
+    pub fn is_worker_wanted(&self) -> bool {
+        self.database.shortage.is_there()
+    }
+
+    /// Gives memory back that only makes the next statement cheaper, but for what is bound. For whoever has many connections that are silent.
+    pub fn shrink(&mut self) {
+        self.session.shrink();
     }
 
     /// After how long a silence transactions are parked; `None`: never.

@@ -11,6 +11,7 @@ use bumpalo::Bump;
 use hashbrown::HashMap;
 use polychron_base::TableId;
 use polychron_engine::Protocol;
+use sqlparser::ast;
 
 use crate::connection::{Connection, is_plain};
 use crate::context::{Context, Now};
@@ -25,6 +26,7 @@ use crate::parse::{self, Command};
 use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
 use crate::statement::{Action, Statement};
+use crate::streams::Stream;
 use crate::types::Type;
 use crate::values::{coerced, fits, natural_type};
 use crate::watch::{StatementCounts, TableCounts, Use};
@@ -224,7 +226,7 @@ impl<P: Protocol> Connection<P> {
         let ended = self.limited(text, |connection| {
             let known = connection.cache.bound.get(text).filter(|bound| connection.may_run(bound)).cloned();
             match known.map_or_else(|| connection.bound_text(text, &[]), |bound| Ok(Some(bound))) {
-                Ok(Some(bound)) => connection.run_bound(&bound, parameters, false),
+                Ok(Some(bound)) => connection.run_bound(&bound, parameters, false, None),
                 Ok(None) => connection.run_unbound(text, parameters),
                 Err(error) => Err(connection.fail(error)),
             }
@@ -249,7 +251,7 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// As there.
     pub fn answer_prepared(&mut self, prepared: &mut Prepared, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
-        self.run_prepared(prepared, parameters, None)
+        self.run_prepared(prepared, parameters, None, None)
     }
 
     /// As [`Connection::answer_prepared`], of values that were read as the types of the statement's parameters ([`Connection::read_parameter`]), and for a client
@@ -263,14 +265,15 @@ impl<P: Protocol> Connection<P> {
         types: &[Type],
         parameters: &[Datum<'_>],
     ) -> Result<Rows, SqlError> {
-        self.run_prepared(prepared, parameters, Some(types))
+        self.run_prepared(prepared, parameters, Some(types), None)
     }
 
-    fn run_prepared(
+    pub(crate) fn run_prepared(
         &mut self,
         prepared: &mut Prepared,
         parameters: &[Datum<'_>],
         decoded: Option<&[Type]>,
+        stream: Option<&mut Stream<'_>>,
     ) -> Result<Rows, SqlError> {
         // A statement that is bound is no ROLLBACK, for which alone the text is looked at.
         let text = if prepared.bound.is_none() { Some(prepared.text.clone()) } else { None };
@@ -291,7 +294,7 @@ impl<P: Protocol> Connection<P> {
             match bound {
                 Ok(Some(bound)) => {
                     let is_decoded = decoded.is_some_and(|types| *types == *bound.parameters);
-                    let ended = connection.run_bound(&bound, parameters, is_decoded);
+                    let ended = connection.run_bound(&bound, parameters, is_decoded, stream);
                     prepared.bound = Some(bound);
                     ended
                 }
@@ -314,6 +317,23 @@ impl<P: Protocol> Connection<P> {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         };
+        let bound = self.bound_statement(text, statement, types)?;
+        if let Some(bound) = &bound
+            && types.is_empty()
+            && !self.has_defined()
+        {
+            self.cache.keep(&bound.text, bound);
+        }
+        Ok(bound)
+    }
+
+    /// A statement, if it only reads or changes rows.
+    pub(crate) fn bound_statement(
+        &mut self,
+        text: &str,
+        statement: &ast::Statement,
+        types: &[Type],
+    ) -> Result<Option<Arc<Bound>>, SqlError> {
         if !is_plain(statement) {
             return Ok(None);
         }
@@ -330,18 +350,32 @@ impl<P: Protocol> Connection<P> {
         let version = if is_live { u64::MAX } else { version };
         let uses = plan.uses().into_iter().map(|(table, what)| (activity.counts_of_table(table), what)).collect();
         let (counts, text) = (activity.counts_of(text), Arc::from(text));
-        let bound = Bound { plan, parameters, columns, number, version, tables, session, path, text, counts, uses };
-        let bound = Arc::new(bound);
-        if types.is_empty() && !self.has_defined() && !is_live {
-            self.cache.keep(&bound.text, &bound);
-        }
-        Ok(Some(bound))
+        Ok(Some(Arc::new(Bound {
+            plan,
+            parameters,
+            columns,
+            number,
+            version,
+            tables,
+            session,
+            path,
+            text,
+            counts,
+            uses,
+        })))
     }
 
     /// `is_decoded`: the values are of the types of the parameters, and are not looked at.
-    fn run_bound(&mut self, bound: &Bound, values: &[Datum<'_>], is_decoded: bool) -> Result<Rows, SqlError> {
+    /// Rows of a query go to `stream`.
+    pub(crate) fn run_bound(
+        &mut self,
+        bound: &Bound,
+        values: &[Datum<'_>],
+        is_decoded: bool,
+        stream: Option<&mut Stream<'_>>,
+    ) -> Result<Rows, SqlError> {
         self.slot.activity.note_bound(bound.number, &bound.text, &bound.counts);
-        let ended = self.run_noted(bound, values, is_decoded);
+        let ended = self.run_noted(bound, values, is_decoded, stream);
         match &ended {
             Ok(rows) => {
                 bound.counts.ran(rows.count());
@@ -352,7 +386,13 @@ impl<P: Protocol> Connection<P> {
         ended
     }
 
-    fn run_noted(&mut self, bound: &Bound, values: &[Datum<'_>], is_decoded: bool) -> Result<Rows, SqlError> {
+    fn run_noted(
+        &mut self,
+        bound: &Bound,
+        values: &[Datum<'_>],
+        is_decoded: bool,
+        stream: Option<&mut Stream<'_>>,
+    ) -> Result<Rows, SqlError> {
         self.check_not_failed()?;
         self.session.renew(&bound.tables, &self.zone)?;
         let wanted = bound.parameters.len();
@@ -363,7 +403,7 @@ impl<P: Protocol> Connection<P> {
         let mut rows = Rows::new(bound.columns.clone());
         rows.set_tag(Tag::of(&bound.plan));
         let ended = if is_decoded || values.iter().zip(&bound.parameters).all(|(value, of)| fits(*value, *of)) {
-            self.run_plan(&bound.plan, values, &mut rows)
+            self.run_plan(&bound.plan, values, &mut rows, stream)
         } else {
             let arena = Bump::new();
             let zone = self.zone.clone();
@@ -373,7 +413,7 @@ impl<P: Protocol> Connection<P> {
             let values: Result<Vec<_>, _> =
                 values.map(|((value, of), number)| coerced(value.within(&arena), *of, number, &context)).collect();
             match values {
-                Ok(values) => self.run_plan(&bound.plan, &values, &mut rows),
+                Ok(values) => self.run_plan(&bound.plan, &values, &mut rows, stream),
                 Err(error) => Err(self.fail(error)),
             }
         };
@@ -384,11 +424,18 @@ impl<P: Protocol> Connection<P> {
         ended.map(|()| rows)
     }
 
-    fn run_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
-        if let Some(verb) = plan.changes() {
+    fn run_plan(
+        &mut self,
+        plan: &Arc<Plan>,
+        values: &[Datum<'_>],
+        rows: &mut Rows,
+        stream: Option<&mut Stream<'_>>,
+    ) -> Result<(), SqlError> {
+        let stream = stream.filter(|_| matches!(**plan, Plan::Query { .. }));
+        if let Some(verb) = self.changes(plan) {
             self.check_writable(verb)?;
         }
-        self.session.run_into((plan, values), &self.zone, rows)
+        self.session.run_into((plan, values), &self.zone, rows, stream)
     }
 
     /// A statement that is not kept bound.

@@ -41,6 +41,8 @@ pub struct Rows {
     bytes: Vec<u8>,
     length: usize,
     count: u64,
+    /// How many rows of them the client has got otherwise.
+    given: u64,
     notices: Vec<Notice>,
     tag: Tag,
 }
@@ -76,7 +78,7 @@ impl Default for Rows {
 impl Rows {
     pub(crate) fn new(columns: Arc<[RowColumn]>) -> Self {
         let (cells, bytes, notices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { columns, cells, text: String::new(), bytes, length: 0, count: 0, notices, tag: Tag::None }
+        Self { columns, cells, text: String::new(), bytes, length: 0, count: 0, given: 0, notices, tag: Tag::None }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -84,7 +86,7 @@ impl Rows {
         self.text.clear();
         self.bytes.clear();
         self.notices.clear();
-        (self.length, self.count) = (0, 0);
+        (self.length, self.count, self.given) = (0, 0, 0);
     }
 
     pub(crate) fn set_notices(&mut self, notices: Vec<Notice>) {
@@ -154,6 +156,15 @@ impl Rows {
     /// How many rows the statement has changed, or answered.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    pub(crate) fn set_given(&mut self, given: u64) {
+        self.given = given;
+    }
+
+    /// How many rows of the answer were given while the statement ran: they are not here.
+    pub fn given(&self) -> u64 {
+        self.given
     }
 
     /// What the client is to know, although nothing has failed.

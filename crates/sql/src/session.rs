@@ -35,7 +35,7 @@ use crate::exec::{Failure, futures};
 use crate::explain::Conflicts;
 use crate::gates::Slot;
 use crate::outcome::Outcome;
-use crate::parking::Workers;
+use crate::parking::{Shortage, Workers};
 use crate::plan::Plan;
 use crate::resident::{self, Resident, now_ns};
 use crate::rows::Rows;
@@ -43,6 +43,7 @@ use crate::sequences::Drawn;
 use crate::settings::Saved;
 use crate::statement::{Planned, Scratch, answer, answer_into};
 use crate::steps::Step;
+use crate::streams::Stream;
 use crate::tape::{Tape, lend};
 use crate::text::Zone;
 use crate::versions::Versions;
@@ -51,6 +52,7 @@ use crate::watch::SessionState;
 pub(crate) use parking::PARK_AFTER;
 use parking::Parker;
 pub use parking::{KeptBecause, Parking};
+pub(crate) use script::Sum;
 use script::{Mark, Script};
 pub(crate) use whole::Then;
 
@@ -117,6 +119,8 @@ pub(crate) struct Session<W: Interactive + 'static> {
     /// Behind the worker.
     home: Arc<Home<W>>,
     parker: Arc<Parker<W>>,
+    /// How long it waits for a worker.
+    pub(crate) patience: Option<(Duration, Arc<Shortage>)>,
     answers: Answers,
     versions: Arc<Versions>,
     /// The version of the catalog when the held transaction of the engine began, or before.
@@ -198,6 +202,7 @@ impl<W: Interactive + 'static> Session<W> {
             worker,
             home,
             parker,
+            patience: None,
             answers,
             versions,
             began: 0,
@@ -227,7 +232,13 @@ impl<W: Interactive + 'static> Session<W> {
     /// The worker, which no transaction has. One that was given back is replaced.
     fn worker(&mut self) -> Result<&mut Box<W>, SqlError> {
         if self.worker_at_home().is_none() {
-            self.worker = Some(Box::new(self.home.source.take().map_err(SqlError::of_engine)?));
+            let taken = match (self.home.source.take(), &self.patience) {
+                (Err(Error::TooManyWorkers { .. }), Some((longest, shortage))) => {
+                    shortage.wait(*longest, &*self.home.source)
+                }
+                (taken, _) => taken,
+            };
+            self.worker = Some(Box::new(taken.map_err(SqlError::of_engine)?));
         }
         Ok(self.worker.as_mut().expect(AT_HOME))
     }
@@ -433,20 +444,31 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
-    pub(crate) fn run_into(&mut self, (plan, values): Kept<'_>, zone: &Zone, rows: &mut Rows) -> Result<(), SqlError> {
+    /// Of a long one the rows go to `stream` while the plan runs.
+    pub(crate) fn run_into(
+        &mut self,
+        (plan, values): Kept<'_>,
+        zone: &Zone,
+        rows: &mut Rows,
+        mut stream: Option<&mut Stream<'_>>,
+    ) -> Result<(), SqlError> {
         if self.is_planned() {
             return self.run_into_whole((plan, values), zone, rows);
         }
         while let Some(block) = &mut self.block {
             let (now, scratch) = (Now::At(block.now), &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
-            let into = (&mut *rows, scratch);
+            if let Some(stream) = &mut stream {
+                stream.hash_with(block.script.hashes());
+            }
+            let into = (&mut *rows, scratch, stream.as_deref_mut());
             let run = || {
                 transaction.with(|transaction| answer_into((plan, values), transaction, zone, now, into)).expect(HERE)
             };
             match lend(&mut block.tape, run) {
                 Ok(()) => {
-                    let sum = block.script.sum_of_rows(rows);
+                    let streamed = stream.as_ref().and_then(|stream| stream.whole_sum(rows.notices()));
+                    let sum = streamed.unwrap_or_else(|| block.script.sum_of_rows(rows));
                     block.note(plan, values, sum);
                     return Ok(());
                 }
@@ -463,7 +485,7 @@ impl<W: Interactive + 'static> Session<W> {
         let mut conflicts = Conflicts::of(std::iter::once(&**plan));
         let mut run = |transaction: &mut W::Transaction<'_>| {
             drawn.begin();
-            answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut *scratch))?;
+            answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut *scratch, stream.as_deref_mut()))?;
             run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
             Ok(())
         };

@@ -23,6 +23,8 @@ use crate::plan::{OutputColumn, Plan};
 use crate::procedures::Procedure;
 use crate::rows::Rows;
 use crate::sequences::{Drawn, Sequence, SequenceDefinition};
+use crate::session::Sum;
+use crate::streams::Stream;
 use crate::text::Zone;
 use crate::types::{Bound, ColumnType, Type};
 
@@ -298,18 +300,43 @@ pub(crate) fn answer_into<T: Transaction>(
     transaction: &mut T,
     zone: &Zone,
     now: Now<'_>,
-    (rows, scratch): (&mut Rows, &mut Scratch),
+    (rows, scratch, stream): (&mut Rows, &mut Scratch, Option<&mut Stream<'_>>),
 ) -> Result<(), Failure> {
     rows.clear();
     let mut bytes = 0;
-    let count = run(plan, transaction, (parameters, zone, now), scratch, &mut |row| {
-        count_answer(&mut bytes, row)?;
-        rows.push(row);
-        Ok(())
-    })?;
+    let count = match stream {
+        None => run(plan, transaction, (parameters, zone, now), scratch, &mut |row| {
+            count_answer(&mut bytes, row)?;
+            rows.push(row);
+            Ok(())
+        })?,
+        Some(stream) => {
+            stream.begin();
+            let out = &mut |row: &[Datum<'_>]| stream.row(row, rows);
+            let count = run(plan, transaction, (parameters, zone, now), scratch, out)?;
+            rows.set_given(stream.end()?);
+            count
+        }
+    };
     rows.set_count(count);
     rows.set_notices(std::mem::take(&mut scratch.notices));
     Ok(())
+}
+
+/// Runs a plan in a transaction, and gives what stands for its answer.
+pub(crate) fn answer_sum<T: Transaction>(
+    (plan, parameters): Planned<'_>,
+    transaction: &mut T,
+    zone: &Zone,
+    now: Now<'_>,
+    mut sum: Sum,
+) -> Result<u64, Failure> {
+    let mut scratch = Scratch::default();
+    let count = run(plan, transaction, (parameters, zone, now), &mut scratch, &mut |row| {
+        row.iter().for_each(|value| sum.add(*value));
+        Ok(())
+    })?;
+    Ok(sum.finish(count, &scratch.notices))
 }
 
 /// Runs a plan in a transaction, and shows each row of its answer to `out`; the number of rows is the answer.

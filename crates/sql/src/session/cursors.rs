@@ -40,7 +40,7 @@ impl<W: Interactive + 'static> Session<W> {
             };
             match lend(&mut block.tape, run) {
                 Ok(count) => {
-                    block.script.push(plan, values, sum.finish(count));
+                    block.script.push(plan, values, sum.finish(count, &[]));
                     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
                     let number = self.next_cursor();
                     let outcome = Outcome { columns, rows, ..Outcome::default() };
@@ -93,7 +93,7 @@ impl<W: Interactive + 'static> Session<W> {
                     return Ok(count);
                 }
                 Ok(count) => {
-                    block.script.push(plan, &[], sum.finish(count));
+                    block.script.push(plan, &[], sum.finish(count, &[]));
                     return Ok(count);
                 }
                 Err(failure) if encoder.has_given => return Err(self.fail(failure)),

@@ -15,6 +15,7 @@ use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
 use crate::gates::Slot;
 use crate::resident::{Parked, now_ns};
+use crate::statement::Scratch;
 use crate::steps::Step;
 use crate::text::Zone;
 
@@ -215,6 +216,11 @@ impl<W: Interactive + 'static> Session<W> {
         }
         transaction.park();
         Parking::Parked
+    }
+
+    /// Gives memory back that one statement leaves to the next.
+    pub(crate) fn shrink(&mut self) {
+        self.scratch = Scratch::default();
     }
 
     fn give_worker_back(&mut self) {

@@ -90,15 +90,26 @@ fn hash(value: Datum<'_>, into: &mut impl Hasher) {
     }
 }
 
-/// The checksum of an answer under way.
-pub(super) struct Sum(<DefaultHashBuilder as BuildHasher>::Hasher);
+/// The checksum of an answer under way: its values, then its notices, then how many rows it has.
+#[derive(Clone)]
+pub(crate) struct Sum(<DefaultHashBuilder as BuildHasher>::Hasher);
 
 impl Sum {
-    pub(super) fn add(&mut self, value: Datum<'_>) {
+    pub(crate) fn of(hashes: &DefaultHashBuilder) -> Self {
+        Self(hashes.build_hasher())
+    }
+
+    pub(crate) fn add(&mut self, value: Datum<'_>) {
         hash(value, &mut self.0);
     }
 
-    pub(super) fn finish(mut self, count: u64) -> u64 {
+    /// What stands for the values so far.
+    pub(crate) fn now(&self) -> u64 {
+        self.0.finish()
+    }
+
+    pub(crate) fn finish(mut self, count: u64, notices: &[Notice]) -> u64 {
+        notices.iter().for_each(|notice| notice.message.hash(&mut self.0));
         count.hash(&mut self.0);
         self.0.finish()
     }
@@ -107,14 +118,18 @@ impl Sum {
 impl Script {
     fn sum<'d>(&self, count: u64, values: impl Iterator<Item = Datum<'d>>, notices: &[Notice]) -> u64 {
         let mut sum = self.begin_sum();
-        notices.iter().for_each(|notice| notice.message.hash(&mut sum.0));
         values.for_each(|value| sum.add(value));
-        sum.finish(count)
+        sum.finish(count, notices)
     }
 
     /// Begins what stands for an answer whose values come one after the other.
     pub(super) fn begin_sum(&self) -> Sum {
-        Sum(self.hashes.build_hasher())
+        Sum::of(&self.hashes)
+    }
+
+    /// What answers are hashed with.
+    pub(super) fn hashes(&self) -> &DefaultHashBuilder {
+        &self.hashes
     }
 
     /// What stands for an answer.

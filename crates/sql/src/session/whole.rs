@@ -105,7 +105,7 @@ impl Statements<'_> {
             let now = Now::WhenAsked(&asked);
             for (planned, then) in *parts {
                 if let Some((rows, scratch)) = into {
-                    answer_into(*planned, transaction, zone, now, (&mut **rows, &mut **scratch))?;
+                    answer_into(*planned, transaction, zone, now, (&mut **rows, &mut **scratch, None))?;
                     continue;
                 }
                 let outcome = match answer(*planned, transaction, zone, now) {

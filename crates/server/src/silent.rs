@@ -1,0 +1,132 @@
+//! Sessions whose clients are silent: one thread waits for all of them.
+//!
+//! A session comes here whole, with its transaction parked and without a worker, and leaves when its client sends something or goes, or its time is over.
+//! It is in the list before its socket is watched, both under one lock, so whatever happens to the socket finds it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use polychron::Protocol;
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
+
+use crate::Shared;
+use crate::session::Session;
+use crate::threads::{self, Task};
+use crate::watch::Watch;
+
+/// How long it waits where the system gives no threads.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// A session, and when its transaction ends.
+struct Entry<P: Protocol> {
+    session: Box<Session<P>>,
+    ends_at: Option<u64>,
+}
+
+struct State<P: Protocol> {
+    /// By the numbers of their places.
+    entries: HashMap<i32, Entry<P>>,
+    /// Those with an end, in its order.
+    ends: BTreeSet<(u64, i32)>,
+    is_over: bool,
+}
+
+/// The silent sessions of a server.
+pub(crate) struct Silent<P: Protocol> {
+    state: Mutex<State<P>>,
+    watch: Watch,
+    clock: SystemClock,
+}
+
+impl<P: Protocol> State<P> {
+    fn take(&mut self, number: i32, watch: &Watch) -> Option<Box<Session<P>>> {
+        let Entry { session, ends_at } = self.entries.remove(&number)?;
+        watch.remove(&session.wire.socket);
+        if let Some(ends_at) = ends_at {
+            self.ends.remove(&(ends_at, number));
+        }
+        Some(session)
+    }
+}
+
+impl<P: Protocol> Silent<P> {
+    pub(crate) fn new() -> io::Result<Self> {
+        let state = State { entries: HashMap::new(), ends: BTreeSet::new(), is_over: false };
+        Ok(Self { state: Mutex::new(state), watch: Watch::new()?, clock: SystemClock::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a session over. Its transaction ends after this time, if it is given.
+    ///
+    /// # Errors
+    /// The system watches no more sockets: the session goes on where it is.
+    pub(crate) fn add(
+        &self,
+        mut session: Box<Session<P>>,
+        ends_after: Option<Duration>,
+    ) -> Result<(), Box<Session<P>>> {
+        session.shrink();
+        let (socket, number) = (session.wire.socket.clone(), session.place().number);
+        let ends_at = ends_after
+            .map(|time| self.clock.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+        let mut state = self.state();
+        state.entries.insert(number, Entry { session, ends_at });
+        if self.watch.add(&socket, number).is_err() {
+            return state.entries.remove(&number).map_or(Ok(()), |entry| Err(entry.session));
+        }
+        if let Some(ends_at) = ends_at {
+            let is_first = state.ends.first().is_none_or(|first| ends_at < first.0);
+            state.ends.insert((ends_at, number));
+            if is_first {
+                self.watch.wake();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits, and tells which sessions go on and whose time is over; `None`: the server is at its end.
+    fn wait(&self, longest: Option<Duration>) -> Option<Vec<Task<P>>> {
+        let first = self.state().ends.first().map(|first| first.0);
+        let until_first = first.map(|at| Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));
+        let time = match (until_first, longest) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let numbers = self.watch.wait(time);
+        let mut state = self.state();
+        if state.is_over {
+            return None;
+        }
+        let mut tasks: Vec<_> =
+            numbers.into_iter().filter_map(|number| state.take(number, &self.watch)).map(Task::GoOn).collect();
+        let now = self.clock.now_ns();
+        while let Some((_, number)) = state.ends.first().copied().filter(|first| first.0 <= now) {
+            tasks.extend(state.take(number, &self.watch).map(Task::Expire));
+        }
+        Some(tasks)
+    }
+
+    /// Has the thread end.
+    pub(crate) fn end(&self) {
+        self.state().is_over = true;
+        self.watch.wake();
+    }
+}
+
+/// Starts the thread that waits for silent clients.
+pub(crate) fn start<P: Protocol>(shared: &Arc<Shared<P>>) -> io::Result<JoinHandle<()>> {
+    let shared = shared.clone();
+    thread::Builder::new().name("silent".to_owned()).spawn(move || {
+        let mut longest = None;
+        while let Some(tasks) = shared.silent.wait(longest) {
+            tasks.into_iter().for_each(|task| threads::run(&shared, task));
+            let lacks = threads::lacks(&shared) && !threads::staff(&shared);
+            longest = lacks.then_some(BREATH);
+        }
+    })
+}
