@@ -23,6 +23,8 @@ pub(crate) struct Answers {
     buffer: Vec<u8>,
     /// A value as text.
     shown: String,
+    /// The bytes that were written so far.
+    pub(crate) sent: u64,
 }
 
 /// Appends a text and the byte 0; a 0 within it would end it.
@@ -52,6 +54,7 @@ impl Answers {
             return Ok(());
         }
         let written = socket.write_all(&self.buffer);
+        self.sent += self.buffer.len() as u64;
         self.buffer.clear();
         if self.buffer.capacity() > KEPT {
             self.buffer = Vec::new();

@@ -95,6 +95,7 @@ impl<'s> Newcomer<'s> {
         if !self.place.admit(key, connection.cancel_handle()) {
             return Err(End::fatal(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
         }
+        crate::watching::introduce(&mut connection, self.place, self.socket);
         for (name, value) in connection.reported_parameters() {
             self.answers.parameter_status(name, &value);
         }

@@ -109,6 +109,7 @@ impl<P: Protocol> Connection<P> {
         let path = Arc::new(Path { temporary: temporary_schema(slot.session), ..Path::default() });
         session.drawn().set_path(path.clone());
         let acts_on_commit = false;
+        let _ = session.drawn().activity.set(slot.activity.clone());
         let mut own = Self {
             initial: None,
             statements: Statements::default(),
@@ -127,6 +128,7 @@ impl<P: Protocol> Connection<P> {
             acts_on_commit,
         };
         own.keep_as_initial();
+        own.slot.activity.set_settings(&own.settings());
         Ok(own)
     }
 
@@ -157,6 +159,24 @@ impl<P: Protocol> Connection<P> {
         parameters: &[(Type, Datum<'_>)],
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
+        let unwound = Unwound(self);
+        let ended = unwound.0.limited(text, |connection| connection.execute_within(text, parameters, answered));
+        // It has not unwound.
+        std::mem::forget(unwound);
+        self.finish_definitions();
+        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
+            self.database.forget_dropped();
+        }
+        ended.map_err(|error| error.within(text))
+    }
+
+    /// Runs the statements of a text as a part of a request, and counts them.
+    pub(crate) fn execute_within(
+        &mut self,
+        text: &str,
+        parameters: &[(Type, Datum<'_>)],
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
         // A `character` has no blanks at its end but in answers.
         let (types, values): (Vec<_>, Vec<_>) = parameters
             .iter()
@@ -166,15 +186,14 @@ impl<P: Protocol> Connection<P> {
             })
             .unzip();
         let parameters = Parameters { types: &types, values: &values };
-        let unwound = Unwound(self);
-        let ended = unwound.0.limited(text, |connection| connection.execute_text(text, parameters, answered));
-        // It has not unwound.
-        std::mem::forget(unwound);
-        self.finish_definitions();
-        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
-            self.database.forget_dropped();
-        }
-        ended.map_err(|error| error.within(text))
+        self.slot.activity.note_text(text);
+        let mut rows = 0;
+        let ended = self.execute_text(text, parameters, &mut |outcome| {
+            rows += outcome.count;
+            answered(outcome);
+        });
+        self.slot.activity.count_noted(ended.as_ref().ok().map(|()| rows));
+        ended
     }
 
     fn execute_text(
@@ -264,7 +283,15 @@ impl<P: Protocol> Connection<P> {
             _ => {}
         }
         let plans: Vec<_> = bound.iter().map(|plan| (plan, parameters.values)).collect();
-        self.session.run_all(&plans, last.as_ref(), &self.zone, answered)
+        let (slot, mut counts) = (self.slot.clone(), Vec::new());
+        let ended = self.session.run_all(&plans, last.as_ref(), &self.zone, &mut |outcome| {
+            counts.push(outcome.count);
+            answered(outcome);
+        });
+        if ended.is_ok() {
+            bound.iter().zip(counts).for_each(|(plan, rows)| slot.activity.count_uses(plan.uses(), rows));
+        }
+        ended
     }
 
     /// Binds a statement to the tables as they are, which it uses from now on.
@@ -392,7 +419,10 @@ impl<P: Protocol> Connection<P> {
                     self.check_writable(verb)?;
                 }
                 self.session.begin(Modes::default(), false)?;
-                self.session.run((&plan.into(), parameters.values), &self.zone)
+                let plan = plan.into();
+                let outcome = self.session.run((&plan, parameters.values), &self.zone)?;
+                self.slot.activity.count_uses(plan.uses(), outcome.count);
+                Ok(outcome)
             }
             Action::Define(definition) => {
                 self.check_writable(definition.tag)?;

@@ -416,6 +416,9 @@ impl<P: Protocol> Connection<P> {
     fn finish(&mut self) {
         let ended = self.session.take_ended();
         let has_committed = ended.as_ref().is_some_and(|(_, has_committed)| *has_committed);
+        if ended.is_some() {
+            self.slot.activity.end_transaction(has_committed);
+        }
         if let Some((script, _)) = ended
             && !(script.before.is_empty() && script.made.is_empty())
         {

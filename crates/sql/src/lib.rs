@@ -53,6 +53,7 @@ mod text;
 mod types;
 mod values;
 mod versions;
+mod watch;
 mod whole;
 mod wire;
 
@@ -75,4 +76,7 @@ pub use session_statements::Named;
 pub use steps::Step;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};
+pub use watch::{
+    Client, ConflictCount, ConflictSeen, SessionSeen, SessionState, SlowLog, StatementSums, Sums, TableSums,
+};
 pub use wire::{DATABASE, Forms, ROLE, TransactionStatus, copy_of};

@@ -41,7 +41,7 @@ impl ClientSettings {
         }
     }
 
-    fn application(&self) -> &str {
+    pub(crate) fn application(&self) -> &str {
         str::from_utf8(&self.application.0[..self.application.1]).unwrap_or_default()
     }
 
@@ -141,9 +141,16 @@ fn is_unicode(name: &str) -> bool {
     ["utf8", "unicode"].iter().any(|own| plain.eq_ignore_ascii_case(own))
 }
 
-/// The value that a setting of this name has at first.
-pub(crate) fn initial(name: &str) -> &'static str {
-    find(name).map_or("", |parameter| parameter.value)
+/// Names of the settings with their values, and whether clients change them. `client` are those of a session.
+pub(crate) fn all(client: &ClientSettings) -> impl Iterator<Item = (&'static str, String, bool)> {
+    PARAMETERS.iter().map(|parameter| {
+        let value = match parameter.change {
+            Change::Application => client.application().to_owned(),
+            Change::FloatDigits => client.float_digits.to_string(),
+            _ => parameter.value.to_owned(),
+        };
+        (parameter.shown, value, parameter.change != Change::Never)
+    })
 }
 
 /// The value of a setting that is always the same; `None`: there is none of this name.

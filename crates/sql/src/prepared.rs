@@ -29,6 +29,7 @@ use crate::statement::{Action, Statement};
 use crate::streams::Stream;
 use crate::types::{self, Type};
 use crate::values::{coerced, fits, natural_type};
+use crate::watch::{StatementCounts, TableCounts, Use};
 
 /// The most texts that a connection keeps bound.
 const KEPT_TEXTS: usize = 256;
@@ -51,6 +52,10 @@ pub(crate) struct Bound {
     session: u64,
     /// Where names without a schema were looked for.
     path: Arc<Path>,
+    text: Arc<str>,
+    /// What its executions are counted in, and those of the tables that it uses.
+    counts: Arc<StatementCounts>,
+    uses: Vec<(Arc<TableCounts>, Use)>,
 }
 
 /// A statement that is executed often, with other parameters each time.
@@ -317,12 +322,12 @@ impl<P: Protocol> Connection<P> {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         };
-        let bound = self.bound_statement(statement, types)?;
+        let bound = self.bound_statement(text, statement, types)?;
         if let Some(bound) = &bound
             && types.is_empty()
             && !self.has_defined()
         {
-            self.cache.keep(&text.into(), bound);
+            self.cache.keep(&bound.text, bound);
         }
         Ok(bound)
     }
@@ -330,6 +335,7 @@ impl<P: Protocol> Connection<P> {
     /// A statement, if it only reads or changes rows.
     pub(crate) fn bound_statement(
         &mut self,
+        text: &str,
         statement: &ast::Statement,
         types: &[Type],
     ) -> Result<Option<Arc<Bound>>, SqlError> {
@@ -338,19 +344,56 @@ impl<P: Protocol> Connection<P> {
         }
         self.check_not_failed()?;
         let (bound, version) = self.bind_to_tables(statement, types)?;
-        let Statement { action: Action::Run(plan), parameters, tables } = bound else { return Ok(None) };
+        let Statement { action: Action::Run(plan), parameters, tables, is_live } = bound else {
+            return Ok(None);
+        };
         let columns = plan.columns().iter();
         let columns = columns
             .map(|column| RowColumn { name: column.name.clone(), of: column.of.base, bound: column.of.bound })
             .collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
-        let path = self.path.clone();
-        Ok(Some(Arc::new(Bound { plan, parameters, columns, number, version, tables, session, path })))
+        let (path, activity) = (self.path.clone(), &self.slot.activity);
+        // No catalog has this version: what shows what goes on is bound each time.
+        let version = if is_live { u64::MAX } else { version };
+        let uses = plan.uses().into_iter().map(|(table, what)| (activity.counts_of_table(table), what)).collect();
+        let (counts, text) = (activity.counts_of(text), Arc::from(text));
+        Ok(Some(Arc::new(Bound {
+            plan,
+            parameters,
+            columns,
+            number,
+            version,
+            tables,
+            session,
+            path,
+            text,
+            counts,
+            uses,
+        })))
     }
 
     /// `is_decoded`: the values are of the types of the parameters, and are not looked at.
     /// Rows of a query go to `stream`.
     pub(crate) fn run_bound(
+        &mut self,
+        bound: &Bound,
+        values: &[Datum<'_>],
+        is_decoded: bool,
+        stream: Option<&mut Stream<'_>>,
+    ) -> Result<Rows, SqlError> {
+        self.slot.activity.note_bound(bound.number, &bound.text, &bound.counts);
+        let ended = self.run_noted(bound, values, is_decoded, stream);
+        match &ended {
+            Ok(rows) => {
+                bound.counts.ran(rows.count());
+                bound.uses.iter().for_each(|(table, what)| table.count(*what, rows.count()));
+            }
+            Err(_) => bound.counts.failed(),
+        }
+        ended
+    }
+
+    fn run_noted(
         &mut self,
         bound: &Bound,
         values: &[Datum<'_>],
@@ -405,6 +448,8 @@ impl<P: Protocol> Connection<P> {
     /// A statement that is not kept bound.
     fn run_unbound(&mut self, text: &str, values: &[Datum<'_>]) -> Result<Rows, SqlError> {
         let parameters: Vec<_> = values.iter().map(|value| (natural_type(*value), *value)).collect();
-        self.execute(text, &parameters).map(Rows::of_outcome)
+        let mut last = crate::outcome::Outcome::default();
+        self.execute_within(text, &parameters, &mut |outcome| last = outcome)?;
+        Ok(Rows::of_outcome(last))
     }
 }

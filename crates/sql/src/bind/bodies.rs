@@ -162,6 +162,10 @@ impl Compiler<'_, '_, '_> {
         {
             self.interrupted.get_or_insert_with(|| error.clone());
         }
+        if binder.catalog.is_live.get() {
+            // A body is bound once and run often.
+            return Err(SqlError::unsupported("a relation that shows what goes on now, in the body of a procedure"));
+        }
         bound.map(|bound| (bound, variables.used))
     }
 

@@ -219,6 +219,10 @@ impl Binder<'_> {
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.variadic(name, arguments),
             _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
+            "pg_backend_pid" if arguments.is_empty() => Ok(self.own_number()),
+            "pg_cancel_backend" | "pg_terminate_backend" if matches!(arguments.len(), 1) => {
+                self.deed(name == "pg_terminate_backend", arguments.remove(0))
+            }
             "pg_get_constraintdef"
             | "pg_get_indexdef"
             | "pg_get_viewdef"

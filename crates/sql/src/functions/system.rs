@@ -70,7 +70,6 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "pg_is_in_recovery"() -> Bool = |_, _| Ok(Datum::Bool(false));
     "pg_is_other_temp_schema"(Oid) -> Bool = |_, _| Ok(Datum::Bool(false));
     "pg_my_temp_schema"() -> Oid = |_, _| Ok(Datum::Int(0));
-    "pg_backend_pid"() -> Int4 = |_, _| Ok(Datum::Int(std::process::id().into()));
     "pg_partition_ancestors"(Oid) -> Oid = |_, context| Ok(Array::list(context.arena, &[]));
     // Nobody has such a lock: the functions that take one are refused.
     "pg_advisory_unlock_all"() -> Void = |_, _| Ok(Datum::Text(""));

@@ -3,6 +3,7 @@
 //! `shapes.txt` has their shapes, as PostgreSQL 15 has them. What is not computed here has no rows.
 
 mod keys;
+mod live;
 mod objects;
 mod relations;
 mod routines;
@@ -12,6 +13,7 @@ mod words;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use polychron_base::TableId;
 use sqlparser::ast;
 
 use super::naming::SYSTEM;
@@ -25,6 +27,7 @@ use crate::names::no_schema;
 use crate::plan::Node;
 use crate::procedures::Procedure;
 use crate::types::{ColumnType, Type};
+use crate::watch::{Deed, Watch};
 
 use keys::{constraints, index_in_words, part_in_words, parts};
 use objects::{Objects, indexes};
@@ -57,6 +60,8 @@ pub(crate) struct Names {
     by_text: HashMap<String, OwnedDatum>,
     /// A number without a text is its own.
     shows_others: bool,
+    /// The function does this to the session of the number.
+    deed: Option<(Arc<Watch>, Deed)>,
 }
 
 impl std::fmt::Debug for Names {
@@ -68,7 +73,10 @@ impl std::fmt::Debug for Names {
 impl Names {
     pub(crate) fn get<'a>(&'a self, of: Datum<'a>, arena: &'a bumpalo::Bump) -> Result<Datum<'a>, SqlError> {
         let id = match of {
-            Datum::Int(id) => id,
+            Datum::Int(id) => match &self.deed {
+                Some((watch, deed)) => return Ok(Datum::Bool(watch.act(*deed, id))),
+                None => id,
+            },
             Datum::Text(text) => return self.stands_for(text),
             _ => return Ok(Datum::Null),
         };
@@ -99,7 +107,11 @@ impl Names {
 }
 
 pub(crate) fn table_id(table: &Table) -> i64 {
-    FIRST_TABLE + table.id.position() as i64 * IDS_OF_TABLE
+    id_of_table(table.id)
+}
+
+fn id_of_table(table: TableId) -> i64 {
+    FIRST_TABLE + table.position() as i64 * IDS_OF_TABLE
 }
 
 fn index_id(table: &Table, position: usize) -> i64 {
@@ -173,7 +185,7 @@ impl Binder<'_> {
         let parts: Vec<_> = name.0.iter().filter_map(ast::ObjectNamePart::as_ident).map(folded).collect();
         let (schema, name) = match &parts[..] {
             [schema, name] => (schema.as_str(), name.as_str()),
-            [name] if name.starts_with("pg_") => ("pg_catalog", name.as_str()),
+            [name] if name.starts_with("pg_") || live::is_own(name) => ("pg_catalog", name.as_str()),
             _ => return Ok(None),
         };
         let Some(columns) = shape(schema, name) else {
@@ -185,7 +197,11 @@ impl Binder<'_> {
         };
         let is_standard = schema == "information_schema";
         let objects = Objects::of(&self.catalog)?;
-        let rows = if is_standard { standard::rows(name, &objects) } else { relations::rows(name, &objects) };
+        let rows = match self.live_rows(name, &objects).filter(|_| !is_standard) {
+            Some(rows) => rows,
+            None if is_standard => standard::rows(name, &objects),
+            None => relations::rows(name, &objects),
+        };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
             let value = |(name, of): &(&'static str, Type)| {
@@ -252,7 +268,7 @@ impl Binder<'_> {
                 }
             }
         }
-        Ok(Arc::new(Names { what, by_id, by_text, shows_others }))
+        Ok(Arc::new(Names { what, by_id, by_text, shows_others, deed: None }))
     }
 
     /// The object id that a name stands for, as `regclass` and its like.
