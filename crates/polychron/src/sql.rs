@@ -42,6 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -49,7 +50,7 @@ use polychron_engine::Protocol;
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
-    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, Notice, Outcome,
+    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, LogIn, Notice, Outcome,
     OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error,
     SqlState, ToSql, Type, park_idle,
 };
@@ -83,9 +84,31 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`SqlState::TOO_MANY_CONNECTIONS`] when all slots of workers are taken.
     pub fn sql(&self) -> Result<Connection<P>, Error> {
-        let tables = self.sql.get_or_init(|| SqlDatabase::open(self.protocol.clone()));
+        let tables = self.tables();
         let (answers, workers) = (self.answers.clone(), self.pool.source(&self.protocol));
         polychron_sql::Connection::with_workers(tables, answers, Box::new(workers)).map(Connection)
+    }
+
+    /// As [`Database::sql`], of a role, whose privileges the connection has; without, it is that of `postgres`, which may do everything.
+    ///
+    /// # Errors
+    /// As there; and there is no such role.
+    pub fn sql_as(&self, role: &str) -> Result<Connection<P>, Error> {
+        let mut connection = self.sql()?;
+        connection.0.act_as(role)?;
+        Ok(connection)
+    }
+
+    /// What a server has to know of a role. `None`: there is no such role.
+    ///
+    /// # Errors
+    /// The definitions of roles cannot be read.
+    pub fn sql_log_in(&self, role: &str) -> Result<Option<LogIn>, Error> {
+        self.tables().log_in(role)
+    }
+
+    fn tables(&self) -> &Arc<SqlDatabase<P>> {
+        self.sql.get_or_init(|| SqlDatabase::open(self.protocol.clone()))
     }
 }
 

@@ -7,6 +7,7 @@ mod copying;
 mod credentials;
 mod error;
 mod extended;
+mod failures;
 mod frames;
 mod listen;
 mod messages;
@@ -26,6 +27,7 @@ use polychron_base::clock::Duration;
 
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
+use failures::Failures;
 use listen::Acceptor;
 use registry::Registry;
 
@@ -74,6 +76,7 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) database: Database<P>,
     pub(crate) options: Options,
     pub(crate) registry: Registry,
+    pub(crate) failures: Failures,
 }
 
 /// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
@@ -109,7 +112,7 @@ impl<P: Protocol> Server<P> {
         let registry = Registry::new(options.max_connections, options.max_unauthenticated);
         let stopper = Stopper(registry.clone());
         let doors = listen::doors(&options)?;
-        let shared = Arc::new(Shared { database, options, registry });
+        let shared = Arc::new(Shared { database, options, registry, failures: Failures::default() });
         let mut server = Self { shared: Some(shared.clone()), acceptors: Vec::new(), stopper };
         for door in doors {
             server.acceptors.push(Acceptor::start(door, &shared)?);

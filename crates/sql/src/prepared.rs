@@ -203,7 +203,7 @@ impl<P: Protocol> Connection<P> {
                 let columns = cursor.map(|cursor| cursor.columns.iter().map(|(name, of)| column(name, *of)).collect());
                 Other::Shows(columns.unwrap_or_default())
             }
-            Some(Command::Cursor(_) | Command::AlterSequence(_)) => Other::Plain,
+            Some(Command::Cursor(_) | Command::AlterSequence(_) | Command::Roles(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
                 _ => Other::Plain,

@@ -152,6 +152,7 @@ impl Compiler<'_, '_, '_> {
         self.entries = variables.entries;
         let used: Vec<TableId> = binder.catalog.used.take();
         self.binder.catalog.used.borrow_mut().extend(used);
+        self.binder.catalog.needs.borrow_mut().extend(binder.catalog.needs.take());
         bound.map(|bound| (bound, variables.used))
     }
 

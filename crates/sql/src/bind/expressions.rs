@@ -20,7 +20,7 @@ impl Binder<'_> {
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
         match expr {
             ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
-                self.call(&folded(name), Vec::new())
+                self.plain_call(&folded(name), Vec::new())
             }
             ast::Expr::Identifier(name) => self.column(None, &folded(name)),
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {

@@ -5,6 +5,7 @@
 mod keys;
 mod objects;
 mod relations;
+mod rights;
 mod routines;
 mod standard;
 mod words;
@@ -180,7 +181,13 @@ impl Binder<'_> {
         };
         let is_standard = schema == "information_schema";
         let objects = Objects::of(&self.catalog)?;
-        let rows = if is_standard { standard::rows(name, &objects) } else { relations::rows(name, &objects) };
+        self.check_secret(name)?;
+        let rights = self.known_rights()?;
+        let rows = match rights.rows(name, &objects) {
+            Some(rows) => rows,
+            None if is_standard => rights.completed(name, standard::rows(name, &objects), &objects),
+            None => rights.completed(name, relations::rows(name, &objects), &objects),
+        };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
             let value = |(name, of): &(&'static str, Type)| {
@@ -228,7 +235,7 @@ impl Binder<'_> {
                 by_id.extend(schemas(&Objects::of(&self.catalog)?).map(|(id, name)| (id, quoted(name))));
                 shows_others = true;
             }
-            "regrole" => drop(by_id.insert(OWNER, ROLE.to_owned())),
+            "regrole" | "pg_get_userbyid" => by_id.extend(self.known_rights()?.names()),
             "regproc" => shows_others = true,
             _ => {
                 let objects = Objects::of(&self.catalog)?;
@@ -299,8 +306,11 @@ impl Binder<'_> {
                     found.map(|(id, _)| *id).ok_or_else(|| no_schema(plain))
                 }
             },
-            Type::Regrole if *plain == ROLE => Ok(OWNER),
-            Type::Regrole => Err(missing(SqlState::UNDEFINED_OBJECT, "role")),
+            Type::Regrole => {
+                let rights = self.known_rights()?;
+                let found = rights.names().find(|(_, name)| name == plain);
+                found.map(|(id, _)| id).ok_or_else(|| missing(SqlState::UNDEFINED_OBJECT, "role"))
+            }
             _ => Err(missing(SqlState::UNDEFINED_FUNCTION, "function")),
         }
     }
