@@ -49,7 +49,7 @@ use polychron_engine::Protocol;
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
-    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, Notice, Outcome,
+    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, LogIn, Notice, Outcome,
     OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error,
     SqlState, ToSql, Type, park_idle,
 };
@@ -92,6 +92,24 @@ impl<P: Protocol> Database<P> {
         let tables = self.sql_database();
         let (answers, workers) = (self.answers.clone(), self.pool.source(&self.protocol));
         polychron_sql::Connection::with_workers(tables, answers, Box::new(workers)).map(Connection)
+    }
+
+    /// As [`Database::sql`], of a role, whose privileges the connection has; without, it is that of `postgres`, which may do everything.
+    ///
+    /// # Errors
+    /// As there; and there is no such role.
+    pub fn sql_as(&self, role: &str) -> Result<Connection<P>, Error> {
+        let mut connection = self.sql()?;
+        connection.0.act_as(role)?;
+        Ok(connection)
+    }
+
+    /// What a server has to know of a role. `None`: there is no such role.
+    ///
+    /// # Errors
+    /// The definitions of roles cannot be read.
+    pub fn sql_log_in(&self, role: &str) -> Result<Option<LogIn>, Error> {
+        self.sql_database().log_in(role)
     }
 }
 

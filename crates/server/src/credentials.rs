@@ -1,12 +1,13 @@
-//! How clients show who they are: there is one role, and one password.
+//! How clients show who they are, and the password of the role `postgres` until that has another one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use polychron_sql::Verifier;
+
 use crate::error::ServerError;
-use crate::scram::Verifier;
 
 /// How clients show who they are.
 #[derive(Clone, Debug)]

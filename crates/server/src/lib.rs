@@ -7,6 +7,7 @@ mod copying;
 mod credentials;
 mod error;
 mod extended;
+mod failures;
 mod frames;
 mod listen;
 mod messages;
@@ -31,6 +32,7 @@ use polychron_base::clock::Duration;
 
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
+use failures::Failures;
 use listen::Acceptor;
 pub use polychron_sql::SlowLog;
 use registry::Registry;
@@ -92,6 +94,7 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) registry: Registry,
     pub(crate) threads: Threads<P>,
     pub(crate) silent: Silent<P>,
+    pub(crate) failures: Failures,
 }
 
 /// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
@@ -133,7 +136,7 @@ impl<P: Protocol> Server<P> {
         listen::allow_files(options.max_connections);
         let no_thread = |error| ServerError::System(format!("silent clients cannot be waited for: {error}"));
         let (threads, silent) = (Threads::default(), Silent::new().map_err(no_thread)?);
-        let shared = Arc::new(Shared { database, options, registry, threads, silent });
+        let shared = Arc::new(Shared { database, options, registry, threads, silent, failures: Failures::default() });
         let watcher = Some(silent::start(&shared).map_err(no_thread)?);
         let mut server = Self {
             shared: Some(shared.clone()),

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polychron_base::clock::Duration;
-use polychron_sql::CancelHandle;
+use polychron_sql::{CancelHandle, SqlError, SqlState};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::socket::Socket;
@@ -42,6 +42,7 @@ pub(crate) struct Counts {
 }
 
 struct Admitted {
+    role: String,
     key: Vec<u8>,
     cancel: CancelHandle,
 }
@@ -225,19 +226,32 @@ fn is_same(known: &[u8], given: &[u8]) -> bool {
 }
 
 impl Place {
-    /// The client has shown who it is; `false`: there are as many as may be.
-    pub(crate) fn admit(&self, key: &[u8], cancel: CancelHandle) -> bool {
+    /// The client has shown that it is this role.
+    ///
+    /// # Errors
+    /// There are as many sessions as may be, or the role has as many as it may have.
+    pub(crate) fn admit(
+        &self,
+        (role, limit): (&str, Option<usize>),
+        key: &[u8],
+        cancel: CancelHandle,
+    ) -> Result<(), SqlError> {
+        let refused = |message: String| Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message));
         let mut state = self.registry.state();
         if state.admitted >= self.registry.0.max_connections {
-            return false;
+            return refused("sorry, too many clients already".to_owned());
+        }
+        let is_own = |entry: &&Entry| entry.admitted.as_ref().is_some_and(|admitted| admitted.role == role);
+        if limit.is_some_and(|limit| state.entries.values().filter(is_own).count() >= limit) {
+            return refused(format!("too many connections for role \"{role}\""));
         }
         if let Some(entry) = state.entries.get_mut(&self.number) {
-            entry.admitted = Some(Admitted { key: key.to_vec(), cancel });
+            entry.admitted = Some(Admitted { role: role.to_owned(), key: key.to_vec(), cancel });
             state.admitted += 1;
         }
         drop(state);
         self.registry.0.changed.notify_all();
-        true
+        Ok(())
     }
 
     /// The session waits for its client, outside of transactions. The answer is whether it may: otherwise the server ends.

@@ -1,110 +1,15 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, without channel binding.
 //!
-//! A verifier is what the server keeps of a password: it shows whether a client knows the password, and does not let anybody be that client.
-
-use std::fmt;
+//! What the server keeps of passwords is `sql::Verifier`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::{Digest as _, Sha256};
+use polychron_sql::Verifier;
 
 /// The name of the mechanism.
 pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
-/// How often a password is hashed for a new verifier, as PostgreSQL has it.
-const ITERATIONS: u32 = 4096;
-/// Verifiers with more are refused: each log-in of a client takes as long.
-const MOST_ITERATIONS: u32 = 10_000_000;
-const SALT: usize = 16;
 /// Random bytes of the server's nonce.
 const NONCE: usize = 18;
-
-type Key = [u8; 32];
-
-fn keyed(key: &[u8], text: &[u8]) -> Key {
-    // A key of any length is one.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Key::default() };
-    mac.update(text);
-    mac.finalize().into_bytes().into()
-}
-
-fn hashed(bytes: &[u8]) -> Key {
-    Sha256::digest(bytes).into()
-}
-
-fn xor(mut a: Key, b: &Key) -> Key {
-    a.iter_mut().zip(b).for_each(|(a, b)| *a ^= b);
-    a
-}
-
-/// What is kept of a password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Verifier {
-    iterations: u32,
-    salt: Vec<u8>,
-    stored_key: Key,
-    server_key: Key,
-}
-
-/// Nothing of it is shown.
-impl fmt::Debug for Verifier {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Verifier").finish_non_exhaustive()
-    }
-}
-
-impl Verifier {
-    /// The verifier of a password, with a salt that nothing else has.
-    pub(crate) fn new(password: &str) -> Result<Self, getrandom::Error> {
-        let mut salt = vec![0; SALT];
-        getrandom::fill(&mut salt)?;
-        Ok(Self::with(password, salt, ITERATIONS))
-    }
-
-    fn with(password: &str, salt: Vec<u8>, iterations: u32) -> Self {
-        // What cannot be prepared is taken as it is, as clients do.
-        let prepared = stringprep::saslprep(password).unwrap_or(password.into());
-        let mut block = keyed(prepared.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()].concat());
-        let mut salted = block;
-        for _ in 1..iterations {
-            block = keyed(prepared.as_bytes(), &block);
-            salted = xor(salted, &block);
-        }
-        let stored_key = hashed(&keyed(&salted, b"Client Key"));
-        let server_key = keyed(&salted, b"Server Key");
-        Self { iterations, salt, stored_key, server_key }
-    }
-
-    /// One that no password fits, for a role that is not there: to a client it looks like that of a role. The same name has the same salt.
-    pub(crate) fn of_nobody(secret: &[u8], role: &str) -> Self {
-        let salt = keyed(secret, role.as_bytes())[..SALT].to_vec();
-        Self {
-            iterations: ITERATIONS,
-            salt,
-            stored_key: keyed(secret, b"nobody"),
-            server_key: keyed(secret, b"nothing"),
-        }
-    }
-
-    /// Reads a verifier as PostgreSQL writes it.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix(MECHANISM)?.strip_prefix('$')?;
-        let (first, second) = rest.split_once('$')?;
-        let (iterations, salt) = first.split_once(':')?;
-        let (stored_key, server_key) = second.split_once(':')?;
-        let key = |text: &str| Key::try_from(STANDARD.decode(text).ok()?).ok();
-        let iterations = iterations.parse().ok().filter(|it| (1..=MOST_ITERATIONS).contains(it))?;
-        let salt = STANDARD.decode(salt).ok().filter(|salt| !salt.is_empty())?;
-        Some(Self { iterations, salt, stored_key: key(stored_key)?, server_key: key(server_key)? })
-    }
-
-    /// The verifier as PostgreSQL writes it.
-    pub(crate) fn text(&self) -> String {
-        let [salt, stored, server] =
-            [&self.salt[..], &self.stored_key, &self.server_key].map(|bytes| STANDARD.encode(bytes));
-        format!("{MECHANISM}${}:{salt}${stored}:{server}", self.iterations)
-    }
-}
 
 /// Why an exchange fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +60,7 @@ impl<'v> Exchange<'v> {
             return Err(Failure::Malformed("the nonce is not printable"));
         }
         let nonce = format!("{nonce}{own}");
-        let server_first = format!("r={nonce},s={},i={}", STANDARD.encode(&verifier.salt), verifier.iterations);
+        let server_first = format!("r={nonce},s={},i={}", STANDARD.encode(verifier.salt()), verifier.iterations());
         let header = format!("{},,", binding.unwrap_or_default());
         let own = Self { verifier, header, client_first: bare.to_owned(), server_first: server_first.clone(), nonce };
         Ok((own, server_first))
@@ -173,16 +78,13 @@ impl<'v> Exchange<'v> {
         if attributes.next().and_then(|nonce| nonce.strip_prefix("r=")) != Some(&self.nonce) {
             return Err(Failure::Malformed("the nonce is not that of the exchange"));
         }
-        let proof = STANDARD.decode(proof).ok().and_then(|proof| Key::try_from(proof).ok());
+        let proof = STANDARD.decode(proof).ok().and_then(|proof| <[u8; 32]>::try_from(proof).ok());
         let proof = proof.ok_or(Failure::Malformed("the proof is malformed"))?;
         let messages = format!("{},{},{without_proof}", self.client_first, self.server_first);
-        let client_key = xor(proof, &keyed(&self.verifier.stored_key, messages.as_bytes()));
-        // Compared without telling by the time where they differ.
-        let difference = xor(hashed(&client_key), &self.verifier.stored_key).iter().fold(0, |all, byte| all | byte);
-        if difference != 0 {
+        if !self.verifier.is_proven(messages.as_bytes(), &proof) {
             return Err(Failure::Wrong);
         }
-        Ok(format!("v={}", STANDARD.encode(keyed(&self.verifier.server_key, messages.as_bytes()))))
+        Ok(format!("v={}", STANDARD.encode(self.verifier.signature(messages.as_bytes()))))
     }
 }
 
@@ -218,17 +120,5 @@ mod tests {
             assert!(Exchange::begin(&verifier, first).is_err(), "{first}");
         }
         assert!(Exchange::begin(&verifier, "y,,n=,r=abc").is_ok());
-    }
-
-    #[test]
-    fn verifiers_are_written_and_read() {
-        let verifier = Verifier::with("secret", b"salt".to_vec(), 7);
-        assert_eq!(Verifier::parse(&verifier.text()), Some(verifier.clone()));
-        let text = verifier.text();
-        for end in 0..text.len() - 1 {
-            assert_eq!(Verifier::parse(&text[..end]), None, "{end}");
-        }
-        let (a, b) = (Verifier::of_nobody(b"x", "a"), Verifier::of_nobody(b"x", "b"));
-        assert!(a == Verifier::of_nobody(b"x", "a") && a != b);
     }
 }

@@ -61,6 +61,14 @@ impl Socket {
         };
     }
 
+    /// The address of the other end, if it has one.
+    pub(crate) fn address(&self) -> Option<std::net::IpAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Whether the process at the other end belongs to the account of this one.
     pub(crate) fn is_of_own_account(&self) -> bool {
         match self {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use polychron::Protocol;
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
-use polychron_sql::{Connection, DATABASE, ROLE, SqlError, SqlState};
+use polychron_sql::{Connection, DATABASE, LogIn, ROLE, SqlError, SqlState, Verifier};
 
 use crate::answers::Answers;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, Password};
 use crate::error::End;
+use crate::failures::Failures;
 use crate::frames::{Incoming, LONGEST_AT_FIRST};
 use crate::messages::Content;
 use crate::registry::{KEY, Place};
-use crate::scram::{Exchange, Failure, MECHANISM, Verifier};
+use crate::scram::{Exchange, Failure, MECHANISM};
 use crate::socket::Socket;
 use crate::{Options, Shared};
 
@@ -21,7 +22,7 @@ const TLS: i32 = 80_877_103;
 const GSS: i32 = 80_877_104;
 /// The newest version that is spoken: 3.2.
 const NEWEST: i32 = 3 << 16 | 2;
-/// How long a client waits that has failed to show who it is.
+/// How long a client without an address waits that has failed to show who it is.
 const PENALTY: Duration = Duration::from_millis(500);
 
 /// What a client says of itself.
@@ -79,12 +80,18 @@ impl<'s> Newcomer<'s> {
             let unknown: Vec<_> = startup.unknown.iter().map(String::as_str).collect();
             self.answers.negotiate(startup.version.min(NEWEST), &unknown);
         }
-        self.authenticate(&shared.options.credentials, &startup.user)?;
-        if startup.database.as_deref().is_some_and(|name| name != DATABASE && name != ROLE) {
+        let log_in = self.authenticate(shared, &startup.user)?;
+        let is_own = |name: &str| name == DATABASE || name == ROLE || name == startup.user;
+        if startup.database.as_deref().is_some_and(|name| !is_own(name)) {
             let message = format!("database \"{}\" does not exist", startup.database.unwrap_or_default());
             return Err(End::fatal(SqlState::UNDEFINED_DATABASE, message));
         }
-        let mut connection = crate::session::connect(shared)?;
+        if !log_in.may_connect() {
+            let message = format!("permission denied for database \"{DATABASE}\"");
+            let error = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message);
+            return Err(End::Fatal(error.with_detail("User does not have CONNECT privilege.")));
+        }
+        let mut connection = crate::session::connect(shared, &startup.user)?;
         for (name, value) in &startup.settings {
             connection.set_parameter(name, value).map_err(End::Fatal)?;
         }
@@ -92,9 +99,8 @@ impl<'s> Newcomer<'s> {
         let mut key = [0; KEY];
         getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
         let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };
-        if !self.place.admit(key, connection.cancel_handle()) {
-            return Err(End::fatal(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
-        }
+        let role = (&*startup.user, log_in.connection_limit());
+        self.place.admit(role, key, connection.cancel_handle()).map_err(End::Fatal)?;
         crate::watching::introduce(&mut connection, self.place, self.socket);
         for (name, value) in connection.reported_parameters() {
             self.answers.parameter_status(name, &value);
@@ -131,30 +137,48 @@ impl<'s> Newcomer<'s> {
         }
     }
 
-    fn authenticate(&mut self, credentials: &Credentials, user: &str) -> Result<(), End> {
-        let is_known = user == ROLE;
-        if let Credentials::Password(password) = credentials
+    /// Has the client show that it is a role, which may connect.
+    fn authenticate<P: Protocol>(&mut self, shared: &Shared<P>, user: &str) -> Result<LogIn, End> {
+        let known = shared.database.sql_log_in(user).map_err(End::Fatal)?;
+        if let Credentials::Password(password) = &shared.options.credentials
             && !self.socket.is_of_own_account()
         {
-            let nobody;
-            let verifier = if is_known {
-                &password.verifier
-            } else {
-                nobody = Verifier::of_nobody(&password.secret, user);
-                &nobody
-            };
-            let shown = self.exchange(verifier)?;
-            if !shown || !is_known {
-                std::thread::sleep(PENALTY);
-                let message = format!("password authentication failed for user \"{user}\"");
-                return Err(End::fatal(SqlState::INVALID_PASSWORD, message));
-            }
-        } else if !is_known {
-            let message = format!("role \"{user}\" does not exist: the one role is \"{ROLE}\"");
+            self.check_password(password, known.as_ref(), user, &shared.failures)?;
+        }
+        let Some(known) = known else {
+            return Err(End::fatal(SqlState::INVALID_AUTHORIZATION, format!("role \"{user}\" does not exist")));
+        };
+        if !known.may_log_in() {
+            let message = format!("role \"{user}\" is not permitted to log in");
             return Err(End::fatal(SqlState::INVALID_AUTHORIZATION, message));
         }
         self.answers.authentication(0, &[]);
-        Ok(())
+        Ok(known)
+    }
+
+    /// A role that is not there, or has no valid password, is asked as others are and costs as much.
+    fn check_password(
+        &mut self,
+        first: &Password,
+        known: Option<&LogIn>,
+        user: &str,
+        failures: &Failures,
+    ) -> Result<(), End> {
+        let own = match known {
+            Some(known) if user == ROLE && !known.has_password() => Some(first.verifier.clone()),
+            known => known.and_then(LogIn::verifier).and_then(Verifier::parse),
+        };
+        let is_known = own.is_some();
+        let verifier = own.unwrap_or_else(|| Verifier::of_nobody(&first.secret, user));
+        let is_shown = self.exchange(&verifier)?;
+        let address = self.socket.address();
+        if is_shown && is_known {
+            address.into_iter().for_each(|address| failures.forget(address));
+            return Ok(());
+        }
+        let penalty = address.map_or(PENALTY, |address| failures.note(address));
+        std::thread::sleep(penalty);
+        Err(End::fatal(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\"")))
     }
 
     /// Whether the client knows the password.

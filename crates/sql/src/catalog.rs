@@ -1,6 +1,7 @@
 //! The tables that statements are bound to.
 
 mod owners;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,6 +15,7 @@ use crate::computed::{Computed, Rule};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, Path};
 use crate::procedures::Procedure;
+use crate::roles::{Access, Grant, Role, SharedAccess};
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::types::{Bound, ColumnType, Type};
 
@@ -53,6 +55,9 @@ pub(crate) struct Description {
     /// What becomes of it when a transaction commits, if it is a temporary one.
     #[serde(default)]
     pub(crate) on_commit: OnCommit,
+    /// Whose it is, and who may do what with it.
+    #[serde(default, skip_serializing_if = "Access::is_default")]
+    pub(crate) access: Access,
 }
 
 /// What becomes of a temporary table when a transaction commits.
@@ -121,6 +126,9 @@ pub(crate) struct Column {
     pub(crate) is_hidden: bool,
     #[serde(default)]
     pub(crate) computed: Option<Computed>,
+    /// Who may do what with it, beside those who may do so with the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) grants: Vec<Grant>,
 }
 
 /// The name of the column with the row's number.
@@ -130,7 +138,8 @@ impl Column {
     /// One that may be NULL, and has no default.
     pub(crate) fn new(name: impl Into<String>, of: ColumnType) -> Self {
         let (name, default, identity, engine, computed) = (name.into(), None, None, None, None);
-        Self { name, of, nullable: true, default, identity, engine, is_hidden: false, computed }
+        let grants = Vec::new();
+        Self { name, of, nullable: true, default, identity, engine, is_hidden: false, computed, grants }
     }
 
     /// Its name in the engine's table.
@@ -319,12 +328,16 @@ pub(crate) enum Object {
     View(Arc<View>),
     Procedure(Arc<Procedure>),
     Schema(Arc<Schema>),
+    Role(Arc<Role>),
+    Shared(Arc<SharedAccess>),
 }
 
 /// A schema.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Schema {
     pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Access::is_default")]
+    pub(crate) access: Access,
 }
 
 /// A query with a name.
@@ -344,6 +357,11 @@ pub(crate) struct View {
     /// The schemas in which it looks for names.
     #[serde(default = "Path::initial")]
     pub(crate) path: Vec<String>,
+    #[serde(default, skip_serializing_if = "Access::is_default")]
+    pub(crate) access: Access,
+    /// Who may do what with its columns, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) column_grants: BTreeMap<String, Vec<Grant>>,
 }
 
 impl Object {
@@ -365,6 +383,9 @@ pub(crate) trait Source: crate::watch::Live + Send + Sync {
 
     /// The names of the schemas that SQL has made. From now on the catalog has them all.
     fn schemas(&self) -> Result<Vec<Name>, SqlError>;
+
+    /// The roles that SQL has made, and what all objects share. From now on the catalog has them all.
+    fn roles(&self) -> Result<Vec<(Name, Object)>, SqlError>;
 
     fn find(&self, name: &Name) -> Result<Option<Object>, SqlError>;
 
@@ -399,6 +420,8 @@ pub(crate) struct Catalog {
     knows_schemas: bool,
     /// All objects are there, but for those that another object has made for the same database.
     knows_all: bool,
+    /// All roles are, and what all objects share.
+    knows_roles: bool,
 }
 
 impl Catalog {
@@ -412,7 +435,8 @@ impl Catalog {
         let (objects, gone) = (self.objects.clone(), self.gone.clone());
         let (source, closed) = (self.source.clone(), self.closed.clone());
         let (version, knows_schemas, knows_all) = (self.version + 1, self.knows_schemas, self.knows_all);
-        Self { objects, gone, source, closed, version, is_changed: false, knows_schemas, knows_all }
+        let (is_changed, knows_roles) = (false, self.knows_roles);
+        Self { objects, gone, source, closed, version, is_changed, knows_schemas, knows_all, knows_roles }
     }
 
     /// The same objects with a new one, in the place of one of its name.
@@ -489,35 +513,6 @@ impl Catalog {
         let may_be = !self.gone.contains(name) && !name.is_temporary();
         let source = self.source.as_ref().and_then(Weak::upgrade).filter(|_| may_be);
         source.map_or(Ok(None), |source| source.find(name))
-    }
-
-    /// Whether it has these schemas, which are all.
-    pub(crate) fn has_all_schemas(&self, all: &[Name]) -> bool {
-        self.knows_schemas && all.iter().all(|name| self.objects.contains_key(name))
-    }
-
-    /// The same with all schemas that there are.
-    #[must_use]
-    pub(crate) fn with_schemas(&self, all: impl Iterator<Item = (Name, Object)>) -> Self {
-        let mut next = Self { knows_schemas: true, ..self.next() };
-        next.objects.extend(all);
-        next
-    }
-
-    /// Whether there is a schema of this name that SQL has made. One that another object has made for the same database may not be known yet.
-    pub(crate) fn knows_schema(&self, name: &str) -> Result<bool, SqlError> {
-        let is_known = self.objects.contains_key(&Name::of_schema(name));
-        if self.knows_schemas { Ok(is_known) } else { self.has_schema(name) }
-    }
-
-    /// The same, where the database is asked for one that is not known.
-    pub(crate) fn has_schema(&self, name: &str) -> Result<bool, SqlError> {
-        let name = Name::of_schema(name);
-        if self.objects.contains_key(&name) || self.gone.contains(&name) {
-            return Ok(self.objects.contains_key(&name));
-        }
-        let source = self.source.as_ref().and_then(Weak::upgrade);
-        source.map_or(Ok(false), |source| Ok(source.schemas()?.contains(&name)))
     }
 
     /// The objects in a schema that were named.

@@ -12,7 +12,6 @@ use crate::database::SqlDatabase;
 use crate::datum::{Datum, OwnedDatum};
 use crate::define::{LOCK_TIMEOUT, shown_time};
 use crate::error::{SqlError, SqlState};
-use crate::gaps::AlterSequence;
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
 use crate::names::{Path, temporary_schema};
@@ -22,6 +21,7 @@ use crate::parking::Workers;
 use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
+use crate::roles::RoleCommand;
 use crate::session::Session;
 use crate::session_statements::Statements;
 use crate::settings::{Changed, Settings};
@@ -382,12 +382,13 @@ impl<P: Protocol> Connection<P> {
             Command::Sql(statement) => self.step(statement, parameters),
             Command::Cursor(cursor) => self.run_cursor(cursor, (parameters.types, parameters.values), is_alone),
             Command::Copy(copy) => Err(self.fail(copy.needs_stream())),
-            Command::AlterSequence(alter) => self.alter_sequence(alter),
+            Command::AlterSequence(alter) => self.define_own(Source::AlterSequence(alter)),
+            Command::Roles(command) => self.run_role_command(command),
         }
     }
 
-    pub(crate) fn alter_sequence(&mut self, alter: &AlterSequence) -> Result<Outcome, SqlError> {
-        let source = Source::AlterSequence(alter);
+    /// Defines what a statement says that the parser does not know.
+    pub(crate) fn define_own(&mut self, source: Source<'_>) -> Result<Outcome, SqlError> {
         match self.bound(source, &[]).map_err(|error| self.fail(error))?.action {
             Action::Define(definition) => {
                 self.check_writable(definition.tag)?;
@@ -592,12 +593,17 @@ impl Command {
     pub(crate) fn is_definition(&self) -> bool {
         match self {
             Self::Sql(statement) => Control::of(statement).is_ok_and(|control| control.is_none()),
+            Self::Roles(command) => matches!(**command, RoleCommand::Define(_)),
             other => matches!(other, Self::AlterSequence(_)),
         }
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        matches!(self, Self::Sql(ast::Statement::Set(ast::Set::SingleAssignment { .. })))
+        match self {
+            Self::Sql(statement) => matches!(statement, ast::Statement::Set(ast::Set::SingleAssignment { .. })),
+            Self::Roles(command) => matches!(**command, RoleCommand::Switch(_)),
+            _ => false,
+        }
     }
 
     /// The statement, if it reads or changes rows and does nothing else.

@@ -11,7 +11,7 @@ use polychron_engine::mutations::left_out;
 use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::new_number;
 
-use crate::catalog::{Catalog, Changes, Description, Object, Schema, Source, Table};
+use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
 use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
@@ -310,6 +310,8 @@ impl<P: Protocol> SqlDatabase<P> {
             }
             Kept::Other(Other::View(view)) => return Ok(Some(Object::View(view.into()))),
             Kept::Other(Other::Schema(schema)) => return Ok(Some(Object::Schema(schema.into()))),
+            Kept::Other(Other::Role(role)) => return Ok(Some(Object::Role(role.into()))),
+            Kept::Other(Other::Shared(shared)) => return Ok(Some(Object::Shared(shared.into()))),
             Kept::Other(Other::Procedure(procedure)) => return Ok(Some(Object::Procedure(procedure.into()))),
             Kept::Table(description) => description,
         };
@@ -345,17 +347,25 @@ impl<P: Protocol> Source for SqlDatabase<P> {
 
     fn schemas(&self) -> Result<Vec<Name>, SqlError> {
         let version = self.version();
-        let names = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.schemas())?;
+        let all = self.loaded(|definitions| definitions.schemas())?;
+        let names: Vec<_> = all.iter().map(|(name, _)| name.clone()).collect();
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         // Otherwise one of them may have gone meanwhile.
         if catalog.version == version && !catalog.has_all_schemas(&names) {
-            let objects = names.iter().filter_map(|name| {
-                let schema = Schema { name: name.as_schema()?.to_owned() };
-                Some((name.clone(), Object::Schema(schema.into())))
-            });
-            self.put(&mut catalog, |catalog| catalog.with_schemas(objects));
+            self.put(&mut catalog, |catalog| catalog.with_schemas(all.into_iter()));
         }
         Ok(names)
+    }
+
+    fn roles(&self) -> Result<Vec<(Name, Object)>, SqlError> {
+        let version = self.version();
+        let all = self.loaded(|definitions| definitions.roles())?;
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        // Otherwise one of them may have gone meanwhile.
+        if catalog.version == version && !catalog.knows_roles() {
+            self.put(&mut catalog, |catalog| catalog.with_roles(&all));
+        }
+        Ok(all)
     }
 
     fn find(&self, name: &Name) -> Result<Option<Object>, SqlError> {
@@ -399,6 +409,16 @@ impl<P: Protocol> Source for SqlDatabase<P> {
 }
 
 impl<P: Protocol> SqlDatabase<P> {
+    /// Objects of a kind, as the database has them.
+    fn loaded(
+        &self,
+        find: impl FnOnce(&Definitions<'_, P>) -> Result<Vec<(Name, Kept)>, SqlError>,
+    ) -> Result<Vec<(Name, Object)>, SqlError> {
+        let kept = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| find(&definitions))?;
+        let loaded = kept.into_iter().map(|(name, kept)| Ok(self.load(&name, kept)?.map(|object| (name, object))));
+        loaded.filter_map(Result::transpose).collect()
+    }
+
     /// Whether a table of the engine belongs to a table of another name.
     fn is_claimed(&self, engine: &str) -> Result<bool, SqlError> {
         let Some(definitions) = Definitions::find(&self.protocol)? else { return Ok(false) };

@@ -18,6 +18,7 @@ use crate::names::{Name, Path, no_schema};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
 use crate::procedures;
+use crate::sequences::Drawn;
 use crate::session::{PARK_AFTER, Then};
 use crate::settings::Settings;
 use crate::statement::{Action, Definition, NewObject, Source, Statement};
@@ -323,6 +324,9 @@ impl<P: Protocol> Connection<P> {
             steps.extend(own.into_iter().zip(then));
         }
         let schemas = Schemas::of(&changed, &definitions)?;
+        let needs =
+            definition.needs.drain(..).map(|(name, error)| Ok((definitions.row_step(&name)?, Then::IsFound(error))));
+        let needs = needs.collect::<Result<Vec<_>, SqlError>>()?;
         for (name, object) in changed {
             let before = self.database.catalog().known(&name);
             self.database.note_pending(&name, before.clone());
@@ -336,9 +340,16 @@ impl<P: Protocol> Connection<P> {
             self.session.put((&plan.into(), &values), then, &self.zone)?;
         }
         self.check_schemas(schemas)?;
+        for ((plan, values), then) in needs {
+            let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
+            self.session.put((&plan.into(), &values), then, &self.zone)?;
+        }
+        // They look at rows for the database, and not for the session's role.
+        let unlimited = Arc::<Drawn>::default();
+        unlimited.set_path(Arc::new(Path { user: Arc::default(), ..Path::clone(&self.path) }));
         for (query, error) in definition.checks {
             let statements = crate::parse::statements(&query)?;
-            let bound = Statement::bind(&self.catalog(), &statements[0], &[], self.session.drawn())?;
+            let bound = Statement::bind(&self.catalog(), &statements[0], &[], &unlimited)?;
             let Action::Run(plan) = bound.action else { continue };
             self.session.put((&plan.into(), &[]), Then::IsEmpty(error), &self.zone)?;
         }
@@ -402,6 +413,8 @@ impl<P: Protocol> Connection<P> {
             NewObject::Sequence(of, None) => Object::Sequence(self.database.new_sequence(name, of)),
             NewObject::Sequence(of, Some(sequence)) => Object::Sequence(Arc::new(sequence.altered(name, of))),
             NewObject::Schema(schema) => Object::Schema(schema.into()),
+            NewObject::Role(role) => Object::Role(role.into()),
+            NewObject::Shared(shared) => Object::Shared(shared.into()),
             NewObject::View(view) => Object::View(view.into()),
             NewObject::Procedure(procedure) => Object::Procedure(procedure.into()),
         })

@@ -21,6 +21,7 @@ use crate::names::Name;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::procedures;
+use crate::roles::{self, Role, SharedAccess};
 use crate::sequences::SequenceDefinition;
 use crate::statement::{Action, Planned, Statement, answer};
 use crate::text::Zone;
@@ -51,6 +52,8 @@ pub(crate) enum Other {
     View(View),
     Procedure(procedures::Procedure),
     Schema(Schema),
+    Role(Role),
+    Shared(SharedAccess),
 }
 
 impl Kept {
@@ -60,6 +63,8 @@ impl Kept {
             Object::Sequence(sequence) => Self::Other(Other::Sequence(sequence.definition.clone())),
             Object::View(view) => Self::Other(Other::View(View::clone(view))),
             Object::Schema(schema) => Self::Other(Other::Schema(Schema::clone(schema))),
+            Object::Role(role) => Self::Other(Other::Role(Role::clone(role))),
+            Object::Shared(shared) => Self::Other(Other::Shared(SharedAccess::clone(shared))),
             Object::Procedure(procedure) => Self::Other(Other::Procedure(procedures::Procedure::clone(procedure))),
         }
     }
@@ -177,22 +182,38 @@ impl<'d, P: Protocol> Definitions<'d, P> {
         rows.collect()
     }
 
-    /// The names of all schemas.
-    pub(crate) fn schemas(&self) -> Result<Vec<Name>, SqlError> {
+    /// The roles, and what all objects share.
+    pub(crate) fn roles(&self) -> Result<Vec<(Name, Kept)>, SqlError> {
+        self.between(&roles::bounds())
+    }
+
+    /// What is known of all schemas.
+    pub(crate) fn schemas(&self) -> Result<Vec<(Name, Kept)>, SqlError> {
         let [from, to] = Name::bounds("");
-        let text = format!("SELECT name FROM {NAME} WHERE name > $1 AND name < $2");
-        let outcome = self.query(&text, &[Datum::Text(&from), Datum::Text(&to)])?;
-        let names = outcome.rows.iter().filter_map(|row| match row[0].get() {
-            Datum::Text(name) => Some(Name::of_key(name)),
-            _ => None,
+        let rows = self.between(&[from.clone(), to])?;
+        Ok(rows.into_iter().filter(|(name, _)| *name.key() != from).collect())
+    }
+
+    /// What is known of the objects whose keys lie from the first one up to the second one.
+    fn between(&self, [from, to]: &[String; 2]) -> Result<Vec<(Name, Kept)>, SqlError> {
+        let text = format!("SELECT name, definition FROM {NAME} WHERE name >= $1 AND name < $2");
+        let outcome = self.query(&text, &[Datum::Text(from), Datum::Text(to)])?;
+        let rows = outcome.rows.iter().map(|row| match (row[0].get(), row[1].get()) {
+            (Datum::Text(name), Datum::Text(text)) => Ok((Name::of_key(name), parsed(name, text)?)),
+            _ => Err(SqlError::internal("a definition that is no text")),
         });
-        Ok(names.collect())
+        rows.collect()
+    }
+
+    /// What finds the row of an object.
+    pub(crate) fn row_step(&self, name: &Name) -> Result<Step, SqlError> {
+        let find = plan(&self.catalog, &format!("SELECT name FROM {NAME} WHERE name = $1"), &[Type::Text])?;
+        Ok((find, vec![OwnedDatum::Text(name.key().into())]))
     }
 
     /// What finds the row of a schema.
     pub(crate) fn schema_step(&self, schema: &str) -> Result<Step, SqlError> {
-        let find = plan(&self.catalog, &format!("SELECT name FROM {NAME} WHERE name = $1"), &[Type::Text])?;
-        Ok((find, vec![OwnedDatum::Text(Name::of_schema(schema).key().into())]))
+        self.row_step(&Name::of_schema(schema))
     }
 
     /// What finds the rows of all objects in a schema.

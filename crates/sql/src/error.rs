@@ -45,6 +45,9 @@ states! {
     NO_DATA "02000" "No row, where one is wanted.";
     PROTOCOL_VIOLATION "08P01" "A value has fewer bytes than it needs.";
     INVALID_AUTHORIZATION "28000" "There is no such role, or it may not connect.";
+    WARNING "01000" "Something that is no error.";
+    INVALID_GRANT "0LP01" "What cannot be granted.";
+    OBJECT_IN_USE "55006" "What is to be dropped is in use.";
     INVALID_PASSWORD "28P01" "The password is wrong.";
     UNDEFINED_STATEMENT "26000" "There is no such prepared statement.";
     UNDEFINED_DATABASE "3D000" "There is no such database.";
@@ -254,7 +257,7 @@ impl SqlError {
 
     /// The same error with a line that says more.
     #[must_use]
-    pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> Self {
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.inner.detail = Some(detail.into());
         self
     }

@@ -28,8 +28,6 @@ pub(crate) enum SequenceChange {
     Options(Vec<SequenceOption>),
     Rename(ast::Ident),
     Schema(ast::Ident),
-    /// There is one role, which owns everything.
-    Owner,
 }
 
 #[derive(Clone, Debug)]
@@ -51,9 +49,6 @@ impl AlterSequence {
             SequenceChange::Rename(parser.parse_identifier()?)
         } else if parser.parse_keywords(&[Keyword::SET, Keyword::SCHEMA]) {
             SequenceChange::Schema(parser.parse_identifier()?)
-        } else if parser.parse_keywords(&[Keyword::OWNER, Keyword::TO]) {
-            parser.parse_identifier()?;
-            SequenceChange::Owner
         } else {
             let mut options = Vec::new();
             while let Some(option) = sequence_option(parser)? {

@@ -38,6 +38,7 @@ mod plan;
 mod prepared;
 mod procedures;
 mod resident;
+mod roles;
 mod rows;
 mod sequences;
 mod session;
@@ -52,6 +53,7 @@ mod temporary;
 mod text;
 mod types;
 mod values;
+mod verifier;
 mod versions;
 mod watch;
 mod whole;
@@ -69,13 +71,16 @@ pub use outcome::{Notice, Outcome};
 pub use parking::Workers;
 pub use prepared::{Kind, Prepared};
 pub use resident::park_idle;
+pub use roles::LogIn;
 pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
 pub use session::{KeptBecause, Parking};
 pub use session_statements::Named;
 #[cfg(feature = "mutations")]
 pub use steps::Step;
+pub use streams::Give;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};
+pub use verifier::Verifier;
 pub use watch::{
     Client, ConflictCount, ConflictSeen, SessionSeen, SessionState, SlowLog, StatementSums, Sums, TableSums,
 };

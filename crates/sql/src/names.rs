@@ -1,12 +1,14 @@
 //! Names of objects, the schemas that they are in, and where names without a schema are looked for.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bind::quoted;
 use crate::error::{SqlError, SqlState};
 use crate::procedures::MARK;
+use crate::roles::User;
 
 /// The schema of the engine's tables, and of what is named without a schema where nothing else is set.
 pub(crate) const PUBLIC: &str = "public";
@@ -116,8 +118,8 @@ pub(crate) fn is_reserved(schema: &str) -> bool {
 /// # Errors
 /// [`SqlState::FEATURE_NOT_SUPPORTED`]
 pub(crate) fn check_identifier(name: &str) -> Result<(), SqlError> {
-    if name.contains([BETWEEN, '\u{3}']) {
-        return Err(SqlError::unsupported("the characters U+0003 and U+001F in a name"));
+    if name.contains([BETWEEN, '\u{3}', crate::roles::MARK]) {
+        return Err(SqlError::unsupported("the characters U+0003, U+0004 and U+001F in a name"));
     }
     Ok(())
 }
@@ -159,13 +161,14 @@ pub(crate) fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
 }
 
-/// Where a session looks for names without a schema.
+/// Where a session looks for names without a schema, and who it is: what a statement is bound under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
     /// In their order, whether they are there or not.
     pub(crate) schemas: Vec<String>,
     /// The schema of the session's temporary objects, which comes first; empty where it can have none.
     pub(crate) temporary: String,
+    pub(crate) user: Arc<User>,
 }
 
 /// What stands for the schema of the role's name.
@@ -178,7 +181,7 @@ pub(crate) fn shown_path(schemas: &[String]) -> String {
 
 impl Default for Path {
     fn default() -> Self {
-        Self { schemas: Self::initial(), temporary: String::new() }
+        Self { schemas: Self::initial(), temporary: String::new(), user: Arc::default() }
     }
 }
 

@@ -220,6 +220,11 @@ impl<P: Protocol> Connection<P> {
         if let Some((is_first, values)) = self.settings().choice(name) {
             return Some(values[usize::from(!*is_first)].to_owned());
         }
+        match parameter.name {
+            "session_authorization" => return Some(self.path.user.session.1.clone()),
+            "is_superuser" => return Some(if self.is_superuser() { "on" } else { "off" }.to_owned()),
+            _ => {}
+        }
         Some(match parameter.change {
             Change::Application => self.client.application().to_owned(),
             Change::FloatDigits => self.client.float_digits.to_string(),

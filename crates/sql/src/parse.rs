@@ -13,6 +13,7 @@ use crate::copy::Copy;
 use crate::cursors::CursorCommand;
 use crate::error::{SqlError, SqlState};
 use crate::gaps::AlterSequence;
+use crate::roles::RoleCommand;
 
 /// How deeply expressions and queries may nest. The parser, the binder and the evaluation go down as deep.
 const DEPTH: usize = 200;
@@ -307,13 +308,14 @@ pub(crate) enum Command {
     Cursor(CursorCommand),
     Copy(Box<Copy>),
     AlterSequence(Box<AlterSequence>),
+    Roles(Box<RoleCommand>),
 }
 
 /// The statements of a text that are the parser's alone.
 pub(crate) fn statements(text: &str) -> Result<Vec<ast::Statement>, SqlError> {
     let commands = commands(text)?.into_iter().map(|command| match command {
         Command::Sql(statement) => Ok(statement),
-        Command::Cursor(_) | Command::Copy(_) | Command::AlterSequence(_) => {
+        Command::Cursor(_) | Command::Copy(_) | Command::AlterSequence(_) | Command::Roles(_) => {
             Err(SqlError::unsupported("this statement in this place"))
         }
     });
@@ -352,6 +354,9 @@ fn command(parser: &mut Parser<'_>) -> Result<Command, SqlError> {
     }
     if parser.parse_keyword(Keyword::COPY) {
         return Ok(Command::Copy(Copy::parse(parser)?.into()));
+    }
+    if let Some(command) = RoleCommand::parse(parser)? {
+        return Ok(Command::Roles(command.into()));
     }
     if let Some(alter) = AlterSequence::parse(parser).map_err(error_of)? {
         return Ok(Command::AlterSequence(alter.into()));

@@ -212,7 +212,7 @@ impl<P: Protocol> Connection<P> {
             Some(Command::Cursor(CursorCommand::Fetch { name, is_move: false, .. })) => {
                 Other::Shows(self.cursor_columns(name).unwrap_or_default().into())
             }
-            Some(Command::Cursor(_) | Command::AlterSequence(_)) => Other::Plain,
+            Some(Command::Cursor(_) | Command::AlterSequence(_) | Command::Roles(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
                 _ => match self.executed_columns(statement) {

@@ -19,6 +19,7 @@ use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::Check;
 use crate::names::{Name, Path};
 use crate::procedures::Unit;
+use crate::roles::Access;
 use crate::steps::Step;
 use crate::types::Type;
 
@@ -47,6 +48,8 @@ pub(crate) struct SequenceDefinition {
     pub(crate) owner: Option<(Name, String)>,
     /// It belongs to an identity column.
     pub(crate) is_internal: bool,
+    #[serde(default, skip_serializing_if = "Access::is_default")]
+    pub(crate) access: Access,
 }
 
 /// A sequence.
@@ -90,7 +93,20 @@ impl SequenceDefinition {
     pub(crate) fn rising(number: i64, of: Type) -> Self {
         let greatest = greatest_of(of);
         let (owner, is_internal) = (None, false);
-        Self { number, of, increment: 1, least: 1, greatest, start: 1, first: 1, cycles: false, owner, is_internal }
+        let access = Access::default();
+        Self {
+            number,
+            of,
+            increment: 1,
+            least: 1,
+            greatest,
+            start: 1,
+            first: 1,
+            cycles: false,
+            owner,
+            is_internal,
+            access,
+        }
     }
 }
 

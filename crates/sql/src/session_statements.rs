@@ -2,6 +2,8 @@
 //!
 //! Statements by names are one set for SQL and for the messages of a server's clients: what either makes the other one runs and forgets.
 
+use std::sync::Arc;
+
 use bumpalo::Bump;
 use hashbrown::HashMap;
 use polychron_engine::Protocol;
@@ -14,9 +16,11 @@ use crate::context::{Context, Now, now};
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::names::Path;
 use crate::outcome::Outcome;
 use crate::parse::{self, Command};
 use crate::prepared::Prepared;
+use crate::roles::Switch;
 use crate::rows::RowColumn;
 use crate::types::Type;
 
@@ -256,6 +260,7 @@ impl<P: Protocol> Connection<P> {
                 self.cache.clear();
                 self.session.drawn().forget_last();
                 self.drop_temporary(&|_, _| true);
+                self.switch(&Switch::back("RESET"))?;
                 self.reset(&ast::Reset::ALL)?;
             }
         }
@@ -267,10 +272,12 @@ impl<P: Protocol> Connection<P> {
             Some(initial) => (**initial).clone(),
             None => self.settings(),
         };
+        // Who the session is does not belong to them.
+        let user = self.path.user.clone();
+        initial.path = Arc::new(Path { user, ..Path::clone(&initial.path) });
         match what {
             ast::Reset::ALL => self.change_settings(false, |settings| *settings = initial.clone()),
-            // There is one role.
-            ast::Reset::SessionAuthorization => {}
+            ast::Reset::SessionAuthorization => drop(self.switch(&Switch::back("RESET"))?),
             ast::Reset::ConfigurationParameter(name) => {
                 let name = name.to_string().to_lowercase();
                 let mut probe = initial.clone();

@@ -21,6 +21,7 @@ use crate::names::Name;
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::plan::{OutputColumn, Plan};
 use crate::procedures::Procedure;
+use crate::roles::{Role, RoleStatement, SharedAccess};
 use crate::rows::Rows;
 use crate::sequences::{Drawn, Sequence, SequenceDefinition};
 use crate::session::Sum;
@@ -58,6 +59,8 @@ pub(crate) struct Definition {
     pub(crate) objects: NewObjects,
     /// Queries that must find nothing then, and the error of those that do.
     pub(crate) checks: Vec<(String, SqlError)>,
+    /// Objects whose rows have to be there: roles that get something.
+    pub(crate) needs: Vec<(Name, SqlError)>,
     /// What is to be run then.
     pub(crate) plans: Vec<Plan>,
     /// An index that may be made while others use the table.
@@ -79,6 +82,8 @@ pub(crate) enum NewObject {
     View(View),
     Procedure(Procedure),
     Schema(Schema),
+    Role(Role),
+    Shared(SharedAccess),
 }
 
 impl Definition {
@@ -119,6 +124,7 @@ pub(crate) struct Statement {
 pub(crate) enum Source<'s> {
     Known(&'s ast::Statement),
     AlterSequence(&'s AlterSequence),
+    Roles(&'s RoleStatement),
 }
 
 impl Statement {
@@ -132,9 +138,14 @@ impl Statement {
             Source::Known(statement) => Self::bind(catalog, statement, parameters, drawn),
             Source::AlterSequence(alter) => {
                 let mut binder = Binder::new(catalog, &[], drawn);
-                let action = binder.alter_sequence(alter)?;
+                let mut action = binder.alter_sequence(alter)?;
+                binder.finish_owners(&mut action)?;
                 let tables = binder.catalog.used.into_inner();
                 Ok(Self { action, parameters: Vec::new(), tables, is_live: false })
+            }
+            Source::Roles(statement) => {
+                let action = Binder::new(catalog, &[], drawn).role_statement(statement)?;
+                Ok(Self { action, parameters: Vec::new(), tables: Vec::new(), is_live: false })
             }
         }
     }
@@ -172,7 +183,11 @@ impl Statement {
                 None => define(&mut binder, other)?,
             },
         };
-        let action = if let Action::Run(plan) = action { Action::Run(finished(plan)) } else { action };
+        let mut action = if let Action::Run(plan) = action { Action::Run(finished(plan)) } else { action };
+        if binder.is_checked(&action) {
+            binder.catalog.check_needs()?;
+        }
+        binder.finish_owners(&mut action)?;
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
             let message = format!("could not determine data type of parameter ${}", at + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));

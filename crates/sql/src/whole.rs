@@ -91,7 +91,8 @@ impl<P: Protocol> Connection<P> {
         }
         let statement = match command {
             Command::Sql(statement) => statement,
-            Command::AlterSequence(alter) => return self.alter_sequence(alter).map(Some),
+            Command::AlterSequence(alter) => return self.define_own(Source::AlterSequence(alter)).map(Some),
+            Command::Roles(command) => return self.run_role_command(command).map(Some),
             Command::Cursor(cursor) => return self.run_cursor(cursor, parameters, is_alone).map(Some),
             Command::Copy(copy) => return Err(copy.needs_stream()),
         };

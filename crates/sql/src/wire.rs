@@ -17,7 +17,7 @@ use crate::prepared::Kind;
 use crate::text::{self, Zone};
 use crate::types::Type;
 
-/// The one role, which may do everything.
+/// The role that every database has, and which may do everything.
 pub const ROLE: &str = crate::bind::ROLE;
 /// The name of the one database.
 pub const DATABASE: &str = crate::bind::DATABASE;

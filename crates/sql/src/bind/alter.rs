@@ -11,7 +11,7 @@ use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
 use super::{Binder, Scope, Written, column_type, folded, plain_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Identity, Table, taken};
+use crate::catalog::{Column, Identity, Object, Table, taken};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::names::Name;
@@ -86,6 +86,7 @@ impl Binder<'_> {
                 false => Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)),
             };
         };
+        self.catalog.check_owner(&Object::Table(table.clone()))?;
         let keeps_names = |it: &Operation| {
             let renames = matches!(it, Operation::RenameTable { .. } | Operation::RenameColumn { .. });
             let retypes = matches!(it, Operation::AlterColumn { op: AlterColumnOperation::SetDataType { .. }, .. });
@@ -192,7 +193,7 @@ impl Binder<'_> {
                 let cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
                 self.drop_constraint(&folded(name), *if_exists, cascade, change)
             }
-            Operation::OwnerTo { .. } => Ok(()),
+            Operation::OwnerTo { .. } => Err(SqlError::unsupported("OWNER TO among other changes")),
             other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
         }
     }

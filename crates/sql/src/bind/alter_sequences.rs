@@ -12,6 +12,7 @@ use crate::error::{SqlError, SqlState};
 use crate::gaps::{AlterSequence, SequenceChange, SequenceOption};
 use crate::names::{Name, no_schema};
 use crate::outcome::Notice;
+use crate::roles::bits;
 use crate::sequences::{Sequence, SequenceDefinition, greatest_of};
 use crate::statement::{Action, Definition, NewObject};
 use crate::types::Type;
@@ -41,6 +42,7 @@ impl Binder<'_> {
             }
             None => return Err(written.missing()),
         };
+        self.catalog.check_owner(&Object::Sequence(sequence.clone()))?;
         let mut definition = Definition::new(TAG);
         match &alter.change {
             SequenceChange::Options(options) => self.set_options((&name, &sequence), options, &mut definition)?,
@@ -54,6 +56,7 @@ impl Binder<'_> {
             SequenceChange::Schema(schema) => {
                 let schema = folded(schema);
                 let schema = self.catalog.schema(&schema)?.ok_or_else(|| no_schema(&schema))?;
+                self.catalog.check_may(&schema, bits::CREATE)?;
                 let new = Name::new(&schema, name.plain());
                 if new.is_temporary() || name.is_temporary() {
                     let message = "cannot move objects into or out of temporary schemas";
@@ -71,7 +74,6 @@ impl Binder<'_> {
                     self.move_sequence((&name, &sequence), &new, &mut definition)?;
                 }
             }
-            SequenceChange::Owner => {}
         }
         Ok(Action::Define(definition.into()))
     }

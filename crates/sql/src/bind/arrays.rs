@@ -213,6 +213,7 @@ impl Binder<'_> {
         let is_seen = |column: &super::ScopeColumn| !(column.is_hidden && is_own_name(&column.name));
         let is_meant = |column: &super::ScopeColumn| column.table.as_deref() == Some(table) && is_seen(column);
         let columns = scope.columns.iter().enumerate().filter(|(_, column)| is_meant(column));
+        let columns = columns.inspect(|(_, column)| self.catalog.reads(column.need));
         let columns: Vec<_> =
             columns.map(|(at, column)| (column.name.clone(), Typed::new(Expr::Column(at), column.of))).collect();
         let mut parts = Vec::new();

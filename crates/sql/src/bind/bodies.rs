@@ -157,6 +157,7 @@ impl Compiler<'_, '_, '_> {
         self.entries = variables.entries;
         let used: Vec<TableId> = binder.catalog.used.take();
         self.binder.catalog.used.borrow_mut().extend(used);
+        self.binder.catalog.needs.borrow_mut().extend(binder.catalog.needs.take());
         if let Err(error) = &bound
             && error.is_from_inside()
         {

@@ -7,7 +7,7 @@ use super::expressions::{fold_array, shown};
 use super::windows::window_function;
 use super::{Binder, Written};
 use crate::casts::{Cast, Place};
-use crate::datum::Datum;
+use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
@@ -179,8 +179,17 @@ impl Binder<'_> {
         self.call(name, made)
     }
 
+    /// The name of the session's role. Under another role statements are bound anew.
+    fn user(&mut self, function: &str) -> Typed {
+        self.is_mutable = true;
+        let user = &self.catalog.path.user;
+        let (_, name) = if function == "session_user" { &user.session } else { &user.current };
+        Typed::new(Expr::Constant(OwnedDatum::Text(name.as_str().into())), Type::Text)
+    }
+
     pub(super) fn plain_call(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         match name {
+            "current_user" | "current_role" | "user" | "session_user" if arguments.is_empty() => Ok(self.user(name)),
             "coalesce" => {
                 let (parts, of) = self.alike("COALESCE", arguments)?;
                 Ok(Typed::new(Expr::Coalesce(parts.into()), of))
@@ -218,7 +227,7 @@ impl Binder<'_> {
             | "jsonb_extract_path"
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.variadic(name, arguments),
-            _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
+            _ if functions::is_of_rights(name) => self.call_of_rights(name, arguments),
             "pg_backend_pid" if arguments.is_empty() => Ok(self.own_number()),
             "pg_cancel_backend" | "pg_terminate_backend" if matches!(arguments.len(), 1) => {
                 self.deed(name == "pg_terminate_backend", arguments.remove(0))
@@ -232,6 +241,7 @@ impl Binder<'_> {
             | "to_regclass"
             | "to_regtype"
             | "pg_table_is_visible"
+            | "pg_get_userbyid"
             | "current_schema"
             | "current_schemas" => self.call_of_names(name, arguments),
             "current_setting" => self.current_setting(arguments),

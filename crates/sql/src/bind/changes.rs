@@ -13,6 +13,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::outcome::Notice;
 use crate::plan::{Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Plan, Returning, Scan, conjuncts};
+use crate::roles::{Privileges, bits};
 use crate::sequences::{Draw, ROW_BLOCKS, SequenceDefinition};
 use crate::statement::{Action, Definition, NewObject};
 use crate::types::Type;
@@ -23,6 +24,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(format!("INSERT INTO {}", insert.table)));
         };
         let table = self.catalog.written_table(name)?;
+        let need = self.catalog.need(Object::Table(table.clone()), 0);
         if insert.or.is_some() || insert.replace_into || !insert.assignments.is_empty() {
             return Err(SqlError::unsupported("this form of INSERT"));
         }
@@ -31,18 +33,23 @@ impl Binder<'_> {
             columns: self.insert_targets(&table, &insert.columns)?,
             overriding: insert.overriding,
         };
+        self.catalog.inserts(
+            need,
+            targets.columns.iter().copied().filter(|_| !insert.columns.is_empty() || insert.source.is_some()),
+        );
         let source = match &insert.source {
             None => Node::Rows(vec![self.insert_row(&targets, Vec::new())?]),
             Some(query) => self.insert_source(&targets, query)?,
         };
         let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
-        let own = match &alias {
+        let mut own = match &alias {
             Some(alias) => scope_of(alias, &table.columns),
             None => scope_of(table.name.plain(), &table.columns).in_schema(table.name.schema()),
         };
+        Self::originate(&mut own, need);
         let on_conflict = match &insert.on {
             None => OnConflict::Fail,
-            Some(ast::OnInsert::OnConflict(on)) => self.on_conflict(&table, own.clone(), on)?,
+            Some(ast::OnInsert::OnConflict(on)) => self.on_conflict((&table, need), own.clone(), on)?,
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
         let returning = self.returning(own, insert.returning.as_deref())?;
@@ -62,8 +69,16 @@ impl Binder<'_> {
         bound.collect()
     }
 
-    fn on_conflict(&mut self, table: &Table, own: Scope, on: &ast::OnConflict) -> Result<OnConflict, SqlError> {
+    fn on_conflict(
+        &mut self,
+        (table, need): (&Table, usize),
+        own: Scope,
+        on: &ast::OnConflict,
+    ) -> Result<OnConflict, SqlError> {
         let index = on.conflict_target.as_ref().map(|target| self.arbiter(table, target)).transpose()?;
+        if let Some(index) = index.and_then(|at| table.indexes.get(at)) {
+            table.sources(index).into_iter().for_each(|column| self.catalog.reads(Some((need, column))));
+        }
         let update = match &on.action {
             ast::OnConflictAction::DoNothing => return Ok(OnConflict::Skip(index)),
             ast::OnConflictAction::DoUpdate(update) => update,
@@ -74,6 +89,7 @@ impl Binder<'_> {
         };
         let scope = own.joined(scope_of("excluded", &table.columns))?;
         let (set, values) = self.assignments(table, &scope, &update.assignments)?;
+        self.catalog.updates(need, set.iter().copied());
         let condition = update.selection.as_ref().map(|condition| {
             self.within(scope.clone(), |binder| {
                 binder.place = "WHERE";
@@ -155,12 +171,15 @@ impl Binder<'_> {
         let table = self.catalog.written_table(name)?;
         let names: Vec<_> = columns.iter().map(|column| ast::ObjectName::from(vec![column.clone()])).collect();
         let columns = self.insert_targets(&table, &names)?;
+        let need = self.catalog.need(Object::Table(table.clone()), 0);
         if is_to {
+            columns.iter().for_each(|column| self.catalog.reads(Some((need, *column))));
             let named = columns.iter().map(|&at| &table.columns[at]);
             let named = named.map(|column| OutputColumn { name: column.name.clone(), of: column.of }).collect();
             let scan = Scan { columns, ..Scan::whole(&table) };
             return Ok(Plan::Query { node: Node::Scan(scan), columns: named });
         }
+        self.catalog.inserts(need, columns.iter().copied());
         // Columns with numbers of their own take what is given.
         let overriding = Some(ast::InsertOverriding::System);
         let given = columns.iter().enumerate();
@@ -238,9 +257,10 @@ impl Binder<'_> {
         if !update.table.joins.is_empty() || update.limit.is_some() || !update.order_by.is_empty() {
             return Err(SqlError::unsupported("UPDATE of a join, or with LIMIT or ORDER BY,"));
         }
-        let (table, target) = self.changed_table(&update.table.relation)?;
+        let (table, target, need) = self.changed_table(&update.table.relation, bits::UPDATE)?;
         let Source { node, scope } = self.rows_to_change(&table, target, from, update.selection.as_ref())?;
         let (set, values) = self.assignments(&table, &scope, &update.assignments)?;
+        self.catalog.updates(need, set.iter().copied());
         let width = table.columns.len();
         let beside = if update.returning.is_some() { width..scope.columns.len() } else { 0..0 };
         let columns = (0..width).map(Expr::Column).chain(values).chain(beside.map(Expr::Column)).collect();
@@ -261,6 +281,7 @@ impl Binder<'_> {
         let (mut tables, mut at, mut notices) = (Vec::new(), 0, Vec::new());
         while let Some(name) = names.get(at).cloned() {
             let table = self.catalog.table(&name)?;
+            self.catalog.need(Object::Table(table.clone()), bits::TRUNCATE);
             for child in table.children.iter().filter(|child| **child != name) {
                 if names.contains(child) {
                     continue;
@@ -314,7 +335,7 @@ impl Binder<'_> {
         if !item.joins.is_empty() || delete.limit.is_some() || !delete.order_by.is_empty() {
             return Err(SqlError::unsupported("DELETE of a join, or with LIMIT or ORDER BY,"));
         }
-        let (table, target) = self.changed_table(&item.relation)?;
+        let (table, target, _) = self.changed_table(&item.relation, bits::DELETE)?;
         let using = delete.using.as_deref();
         let Source { node, scope } = self.rows_to_change(&table, target, using, delete.selection.as_ref())?;
         let wanted = if delete.returning.is_some() { scope.columns.len() } else { table.columns.len() };
@@ -327,17 +348,24 @@ impl Binder<'_> {
         Ok(Plan::Delete { table, source, is_joined: using.is_some(), keys, returning })
     }
 
-    fn changed_table(&mut self, factor: &ast::TableFactor) -> Result<(Arc<Table>, Scope), SqlError> {
+    /// The table that a statement changes, whose columns it may read; the last part is the number of what it needs of the table.
+    fn changed_table(
+        &mut self,
+        factor: &ast::TableFactor,
+        privilege: Privileges,
+    ) -> Result<(Arc<Table>, Scope, usize), SqlError> {
         let ast::TableFactor::Table { name, alias, .. } = factor else {
             return Err(SqlError::unsupported(format!("a change of {factor}")));
         };
         let table = self.catalog.written_table(name)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
-        let scope = match alias {
+        let need = self.catalog.need(Object::Table(table.clone()), privilege);
+        let mut scope = match alias {
             Some(alias) => scope_of(&alias, &table.columns),
             None => scope_of(table.name.plain(), &table.columns).in_schema(table.name.schema()),
         };
-        Ok((table, scope))
+        Self::originate(&mut scope, need);
+        Ok((table, scope, need))
     }
 
     /// The rows of a table of which the condition holds, each with the row of `beside` that it was found with.

@@ -372,6 +372,9 @@ impl Binder<'_> {
             None => Keys::of_draft(draft),
         };
         let types = keys.resolve(&mut key)?;
+        if let Some(parent) = &parent {
+            self.catalog.check_references(parent, &key.parents)?;
+        }
         let first = format!("{}_{}_fkey", draft.name, key.columns.join("_"));
         key.name = match named {
             Some(name) if draft.has_name(&name) => return Err(constraint_taken("constraint", &name)),

@@ -96,6 +96,11 @@ impl Binder<'_> {
                 definition.notices.push(Notice::remark(SqlState::SUCCESS, format!("{missing}, skipping")));
                 continue;
             };
+            if kind == ObjectType::Index {
+                self.catalog.check_owner_of_index(&object, &name)?;
+            } else {
+                self.catalog.check_dropper(&object, &name)?;
+            }
             match (kind, &object) {
                 (ObjectType::Table, Object::Table(_)) | (ObjectType::View, Object::View(_)) => {
                     let (what, mut details) = (format!("{word} {}", self.catalog.shown(&name)?), Vec::new());

@@ -11,7 +11,7 @@ use super::query::name_of;
 use super::renames::{mentions, with_name};
 use super::{Binder, Recorded, folded, plain_name};
 use crate::casts::Cast;
-use crate::catalog::{Column, Table};
+use crate::catalog::{Column, Object, Table};
 use crate::computed::{self, Computed};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
@@ -307,6 +307,7 @@ impl Binder<'_> {
 
     pub(crate) fn create_index(&mut self, create: &ast::CreateIndex) -> Result<Action, SqlError> {
         let table = self.catalog.table_within(&create.table_name)?;
+        self.catalog.check_owner(&Object::Table(table.clone()))?;
         let method = create.using.as_ref().map(ast::IndexType::to_string);
         if let Some(method) = method.filter(|it| !matches!(it.to_lowercase().as_str(), "btree" | "hash")) {
             return Err(SqlError::unsupported(format!("an index of the method {method}")));

@@ -11,6 +11,7 @@ use crate::expr::{Expr, Typed};
 use crate::functions;
 use crate::paths;
 use crate::plan::{JoinKind, Node, Scan, all_of, conjuncts};
+use crate::roles::bits;
 use crate::types::Type;
 
 /// How many tables a FROM may have.
@@ -126,13 +127,17 @@ impl Binder<'_> {
             return self.sequence_row(sequence, alias);
         }
         if let Some((_, Object::View(view))) = found {
+            let need = self.catalog.need(Object::View(view.clone()), bits::SELECT);
             let bound = self.view(&view)?;
             self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
             self.catalog.named.borrow_mut().push(view.name.clone());
             let named = alias.map_or_else(|| view.name.plain().to_owned(), |alias| folded(&alias.name));
             let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
-            let scope = scope_of(&named, columns, alias)?;
-            let scope = if alias.is_none() { scope.in_schema(view.name.schema()) } else { scope };
+            let mut scope = scope_of(&named, columns, alias)?;
+            if alias.is_none() {
+                scope = scope.in_schema(view.name.schema());
+            }
+            Self::originate(&mut scope, need);
             return Ok(Source { node: bound.node, scope });
         }
         let table = self.catalog.written_table(name)?;
@@ -142,6 +147,7 @@ impl Binder<'_> {
         if alias.is_none() {
             scope = scope.in_schema(table.name.schema());
         }
+        Self::originate(&mut scope, self.catalog.need(Object::Table(table.clone()), bits::SELECT));
         let origins = scope.columns.iter_mut().enumerate();
         origins.for_each(|(at, column)| {
             column.origin = Some((table.clone(), at));
@@ -269,6 +275,8 @@ impl Binder<'_> {
                 Typed::new(Expr::Column(one), left.scope.columns[one].of),
                 Typed::new(Expr::Column(width + other), right.scope.columns[other].of),
             ];
+            self.catalog.reads(left.scope.columns[one].need);
+            self.catalog.reads(right.scope.columns[other].need);
             parts.push(self.equality(sides.clone())?);
             let (values, of) = self.alike("JOIN/USING", sides)?;
             let [of_left, of_right] = &values[..] else { continue };

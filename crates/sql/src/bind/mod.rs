@@ -14,11 +14,13 @@ mod definitions;
 mod drops;
 mod expressions;
 mod foreign_keys;
+mod grants;
 mod groups;
 mod indexes;
 mod joins;
 mod literals;
 mod naming;
+mod needs;
 mod operators;
 mod patterns;
 pub(crate) mod places;
@@ -26,6 +28,7 @@ mod procedures;
 mod query;
 mod records;
 mod renames;
+mod roles;
 mod schemas;
 mod scope;
 mod sequences;
@@ -37,7 +40,7 @@ mod variables;
 mod views;
 mod windows;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use polychron_base::TableId;
@@ -48,6 +51,7 @@ use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::names::{Name, Path};
 use crate::plan::SortKey;
+use crate::roles::{RoleId, Roles, SharedAccess};
 use crate::sequences::Drawn;
 use crate::types::Type;
 
@@ -55,6 +59,8 @@ pub(crate) use definitions::{NewTable, stored};
 pub(crate) use indexes::sort_key;
 pub(crate) use joins::beyond;
 pub(crate) use naming::Written;
+pub(crate) use needs::Need;
+pub(crate) use roles::no_role;
 pub(crate) use scope::{Scope, ScopeColumn};
 pub(crate) use system::{DATABASE, Names, ROLE, quoted};
 pub(crate) use types::column_type;
@@ -108,6 +114,14 @@ pub(crate) struct Recorded<'c> {
     pub(crate) used: RefCell<Vec<TableId>>,
     /// The names that were looked up.
     pub(crate) named: RefCell<Vec<Name>>,
+    /// The privileges that the statement needs.
+    pub(crate) needs: RefCell<Vec<Need>>,
+    /// Whose privileges count: `None` for the session's.
+    pub(crate) check_as: Cell<Option<RoleId>>,
+    /// A text is bound that was bound before, by those who may use the schemas that it names.
+    pub(crate) is_kept_text: Cell<bool>,
+    /// The roles, and what all objects share, once they were wanted.
+    known_roles: OnceCell<(Roles, Arc<SharedAccess>)>,
     /// What names without a schema have stood for by the path alone: what is not in `public`.
     pub(crate) found_by_path: RefCell<Vec<Name>>,
     /// The statement shows what goes on now.
@@ -124,8 +138,9 @@ impl std::ops::Deref for Recorded<'_> {
 
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
-        let (used, named, found_by_path, is_live) = Default::default();
-        Self { catalog, path, used, named, found_by_path, is_live }
+        let (used, named, found_by_path, needs, known_roles) = Default::default();
+        let (check_as, is_kept_text, is_live) = Default::default();
+        Self { catalog, path, used, named, needs, check_as, is_kept_text, known_roles, found_by_path, is_live }
     }
 
     pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::scope::Qualifier;
-use super::system::{DATABASE, ROLE, quoted};
+use super::system::{DATABASE, quoted};
 use super::{Binder, Recorded, folded};
 use crate::catalog::{Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Typed;
 use crate::names::{Name, PUBLIC, Path, USER, check_identifier, no_schema, parts};
 use crate::procedures;
+use crate::roles::bits;
 
 /// The schemas of the system.
 pub(super) const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
@@ -85,10 +86,17 @@ impl Recorded<'_> {
         let mut found = Vec::new();
         for schema in &self.path.schemas {
             let found_schema = match schema == USER {
-                true => self.knows_schema(ROLE)?.then(|| ROLE.to_owned()),
+                true => {
+                    let own = &self.path.user.current.1;
+                    self.knows_schema(own)?.then(|| own.clone())
+                }
                 false => self.schema(schema)?,
             };
-            found.extend(found_schema.filter(|schema| !found.contains(schema)));
+            if let Some(schema) = found_schema.filter(|schema| !found.contains(schema))
+                && self.may(&schema, bits::USAGE)?
+            {
+                found.push(schema);
+            }
         }
         Ok(found)
     }
@@ -110,7 +118,11 @@ impl Recorded<'_> {
         mut stands: impl FnMut(&Name) -> Result<bool, SqlError>,
     ) -> Result<Option<Name>, SqlError> {
         let schemas = match &written.schema {
-            Some(schema) => self.schema(schema)?.into_iter().collect(),
+            Some(schema) => {
+                let schema = self.schema(schema)?;
+                schema.iter().try_for_each(|schema| self.check_may(schema, bits::USAGE))?;
+                schema.into_iter().collect()
+            }
             None => self.visible()?,
         };
         for schema in &schemas {
@@ -200,6 +212,7 @@ impl Recorded<'_> {
                 SqlError::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
             })?,
         };
+        self.check_may(&schema, bits::CREATE)?;
         if SYSTEM.contains(&schema.as_str()) {
             let message = format!("permission denied to create \"{schema}.{}\"", written.name);
             let error = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message);
@@ -235,7 +248,9 @@ impl Binder<'_> {
     ) -> Result<O, SqlError> {
         let path = Path { schemas, ..Path::clone(&self.catalog.path) };
         let path = std::mem::replace(&mut self.catalog.path, Arc::new(path));
+        let is_kept_text = self.catalog.is_kept_text.replace(true);
         let bound = bind(self);
+        self.catalog.is_kept_text.set(is_kept_text);
         self.catalog.path = path;
         bound
     }

@@ -13,6 +13,7 @@ use crate::outcome::Notice;
 use crate::plan::{OutputColumn, Plan};
 use crate::procedures::tree::{Act, Routine, Step};
 use crate::procedures::{self, Call, Language, Mode, Parameter, Procedure, Unit};
+use crate::roles::{Access, bits};
 use crate::statement::{Action, Definition, NewObject};
 use crate::types::Type;
 
@@ -71,9 +72,11 @@ impl Binder<'_> {
             },
         };
         let parameters = self.parameters(create.args.as_deref().unwrap_or_default())?;
-        let procedure = Procedure { name, parameters, language, body };
+        let mut procedure = Procedure { name, parameters, language, body, access: Access::default() };
         if let Some(Object::Procedure(old)) = self.catalog.object(&key)? {
             check_replaced(&old, &procedure, create.or_replace)?;
+            self.catalog.check_owner(&Object::Procedure(old.clone()))?;
+            procedure.access = old.access.clone();
         }
         // Its body is bound for what is wrong with it.
         super::bodies::compile(self, &mut vec![Arc::new(procedure.clone())], &procedure)?;
@@ -146,6 +149,7 @@ impl Binder<'_> {
                 types.as_ref().is_none_or(has_types)
             };
             if let Some(found) = found.filter(is_meant) {
+                self.catalog.check_dropper(&Object::Procedure(found.clone()), &found.name)?;
                 definition.set_object(&procedures::key(&found.name), None);
                 continue;
             }
@@ -251,9 +255,11 @@ impl Binder<'_> {
     /// A call of a client.
     fn call_plan(&mut self, call: &ast::Function) -> Result<Plan, SqlError> {
         let procedure = self.called(call)?;
+        self.catalog.need(Object::Procedure(procedure.clone()), bits::EXECUTE);
         let (arguments, _) = self.call_arguments(&procedure, call)?;
         let unit = self.unit(&procedure)?;
         self.catalog.used.borrow_mut().extend(&unit.tables);
+        self.catalog.needs.borrow_mut().extend(unit.needs.iter().cloned());
         let column = |(at, parameter): (usize, &Parameter)| OutputColumn {
             name: procedure.output_name(at),
             of: parameter.of.into(),
@@ -269,7 +275,7 @@ impl Binder<'_> {
         if let Some(known) = self.drawn.unit(&procedure.name, version).filter(|_| is_shared) {
             return Ok(known);
         }
-        let before = self.catalog.used.take();
+        let before = (self.catalog.used.take(), self.catalog.needs.take());
         let (mut pending, mut unit) = (vec![procedure.clone()], Unit::default());
         while let Some(next) = pending.get(unit.routines.len()).cloned() {
             match super::bodies::compile(self, &mut pending, &next) {
@@ -285,7 +291,8 @@ impl Binder<'_> {
                 }
             }
         }
-        unit.tables = self.catalog.used.replace(before);
+        unit.tables = self.catalog.used.replace(before.0);
+        unit.needs = self.catalog.needs.replace(before.1);
         unit.tables.sort_unstable();
         unit.tables.dedup();
         let unit = Arc::new(unit);
@@ -341,12 +348,16 @@ fn check_clauses(create: &ast::CreateFunction) -> Result<(), SqlError> {
     if create.behavior.is_some() || create.called_on_null.is_some() || create.parallel.is_some() {
         return Err(invalid_attribute());
     }
+    if matches!(create.security, Some(ast::FunctionSecurity::Definer)) {
+        return Err(SqlError::unsupported("SECURITY DEFINER"));
+    }
     let has_more = create.temporary
         || create.or_alter
         || create.if_not_exists
         || create.using.is_some()
         || create.determinism_specifier.is_some()
         || create.options.is_some()
+        || !create.set_params.is_empty()
         || create.remote_connection.is_some();
     if has_more {
         return Err(SqlError::unsupported("this form of CREATE PROCEDURE"));

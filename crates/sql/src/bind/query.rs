@@ -40,8 +40,12 @@ fn is_ungrouped(of: &ast::GroupByExpr) -> bool {
 impl Binder<'_> {
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
         let known = self.tables.len();
+        let noted = self.catalog.needs.borrow().len();
         let bound = self.with(query.with.as_ref()).and_then(|()| self.query_body(query));
         self.tables.truncate(known);
+        if !query.locks.is_empty() {
+            self.catalog.locks(noted);
+        }
         bound
     }
 
@@ -351,6 +355,7 @@ impl Binder<'_> {
             }
         };
         for (at, column) in all {
+            self.catalog.reads(column.need);
             list.push((column.name.clone(), Typed::new(Expr::Column(at), column.of)));
         }
         Ok(())

@@ -5,24 +5,15 @@ use sqlparser::ast;
 use super::alter::Alteration;
 use super::alter_sequences::asks;
 use super::drops::{SEVERAL, cascaded};
-use super::system::ROLE;
-use super::{Binder, Written, folded};
+use super::{Binder, Written};
 use crate::catalog::{Object, OnCommit, Schema, Table};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, PUBLIC, check_identifier, is_reserved, no_schema};
 use crate::outcome::Notice;
 use crate::procedures;
+use crate::roles::{Access, bits};
 use crate::sequences::SequenceDefinition;
 use crate::statement::{Action, Definition, NewObject};
-
-/// Refuses another role than the only one.
-fn check_role(role: &ast::Ident) -> Result<(), SqlError> {
-    let name = folded(role);
-    if name == ROLE || matches!(name.as_str(), "current_user" | "current_role" | "session_user") {
-        return Ok(());
-    }
-    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
-}
 
 /// The name of a schema as a statement says it.
 fn schema_name(name: &ast::ObjectName) -> Result<String, SqlError> {
@@ -33,17 +24,20 @@ fn schema_name(name: &ast::ObjectName) -> Result<String, SqlError> {
 
 impl Binder<'_> {
     pub(crate) fn create_schema(&mut self, name: &ast::SchemaName, may_be: bool) -> Result<Action, SqlError> {
+        let mut owner = None;
         let name = match name {
             ast::SchemaName::Simple(name) => schema_name(name)?,
             ast::SchemaName::UnnamedAuthorization(role) => {
-                check_role(role)?;
-                ROLE.to_owned()
+                let (id, name) = self.owner_named(role)?;
+                owner = Some(id);
+                name
             }
             ast::SchemaName::NamedAuthorization(name, role) => {
-                check_role(role)?;
+                owner = Some(self.owner_named(role)?.0);
                 schema_name(name)?
             }
         };
+        self.catalog.check_database(bits::CREATE)?;
         if is_reserved(&name) {
             let error = SqlError::new(SqlState::RESERVED_NAME, format!("unacceptable schema name \"{name}\""));
             return Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."));
@@ -57,7 +51,8 @@ impl Binder<'_> {
             return Ok(Action::Skip { tag: "CREATE SCHEMA", notice });
         }
         let mut definition = Definition::new("CREATE SCHEMA");
-        definition.set_object(&Name::of_schema(&name), Some(NewObject::Schema(Schema { name })));
+        let access = owner.map(Access::owned_by).unwrap_or_default();
+        definition.set_object(&Name::of_schema(&name), Some(NewObject::Schema(Schema { name, access })));
         Ok(Action::Define(definition.into()))
     }
 
@@ -75,7 +70,12 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("DROP SCHEMA of public"));
             }
             match self.catalog.schema(&name)? {
-                Some(found) if self.catalog.has_schema(&found)? => schemas.push(found),
+                Some(found) if self.catalog.has_schema(&found)? => {
+                    if let Some(object) = self.catalog.object(&Name::of_schema(&found))? {
+                        self.catalog.check_owner(&object)?;
+                    }
+                    schemas.push(found);
+                }
                 Some(_) => {
                     let message = format!("cannot drop schema {name} because it is required by the database system");
                     return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
@@ -127,7 +127,7 @@ impl Binder<'_> {
                 Object::View(view) => ((1, 0), view.name.clone()),
                 Object::Sequence(sequence) => ((2, 0), sequence.name.clone()),
                 Object::Procedure(procedure) => ((3, 0), procedure.name.clone()),
-                Object::Schema(_) => continue,
+                Object::Schema(_) | Object::Role(_) | Object::Shared(_) => continue,
             };
             if !schemas.iter().any(|schema| schema == name.schema()) {
                 continue;
@@ -143,7 +143,7 @@ impl Binder<'_> {
                     let types = types.split_once('(').map_or("", |(_, types)| types);
                     (procedures::key(&name), Some(format!("function {shown}({types}")))
                 }
-                Object::Schema(_) => continue,
+                Object::Schema(_) | Object::Role(_) | Object::Shared(_) => continue,
             };
             content.push((rank, (key, object, shown)));
         }
@@ -154,6 +154,7 @@ impl Binder<'_> {
     /// `ALTER TABLE … SET SCHEMA`: the sequences of its columns go with it.
     pub(super) fn set_schema(&mut self, schema: &str, change: &mut Alteration) -> Result<(), SqlError> {
         let schema = self.catalog.schema(schema)?.ok_or_else(|| no_schema(schema))?;
+        self.catalog.check_may(&schema, bits::CREATE)?;
         let old = change.draft.name.clone();
         let new = Name::new(&schema, old.plain());
         if new == old {
@@ -202,7 +203,9 @@ impl Binder<'_> {
             Some(schema) => self.catalog.schema(schema)?.is_some_and(|found| found == self.catalog.path.temporary),
             None => false,
         };
-        if !temporary && !is_in_temporary {
+        if temporary || is_in_temporary {
+            self.catalog.check_database(bits::TEMPORARY)?;
+        } else {
             return self.catalog.new_name(&written);
         }
         if written.schema.is_some() && !is_in_temporary {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::needs::Origin;
 use crate::catalog::Table;
 use crate::error::{SqlError, SqlState};
 use crate::types::ColumnType;
@@ -19,12 +20,14 @@ pub(crate) struct ScopeColumn {
     pub(crate) is_hidden: bool,
     /// The table that it is a column of, and its position there.
     pub(crate) origin: Option<(Arc<Table>, usize)>,
+    /// Where a privilege is needed to read it.
+    pub(crate) need: Option<Origin>,
 }
 
 impl ScopeColumn {
     pub(crate) fn new(table: Option<&str>, name: &str, of: ColumnType) -> Self {
         let table = table.map(str::to_owned);
-        Self { table, schema: None, name: name.to_owned(), of, is_hidden: false, origin: None }
+        Self { table, schema: None, name: name.to_owned(), of, is_hidden: false, origin: None, need: None }
     }
 
     /// Whether the table of this name goes by an alias here.

@@ -8,11 +8,12 @@ use super::definitions::{Draft, free_name};
 use super::joins::Source;
 use super::{Binder, Written, column_type, folded};
 use crate::casts::Place;
-use crate::catalog::Column;
+use crate::catalog::{Column, Object};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::names::{Name, PUBLIC};
 use crate::plan::Node;
+use crate::roles::{Privileges, bits};
 use crate::sequences::{BLOCK, Draw, Drawing, Sequence, SequenceDefinition, Shown, greatest_of};
 use crate::statement::{Definition, NewObject};
 use crate::types::Type;
@@ -157,6 +158,7 @@ impl Binder<'_> {
         sequence: &Arc<Sequence>,
         alias: Option<&ast::TableAlias>,
     ) -> Result<Source, SqlError> {
+        self.catalog.need(Object::Sequence(sequence.clone()), bits::SELECT);
         sequence.find()?;
         let named = alias.map_or_else(|| sequence.name.plain().to_owned(), |alias| folded(&alias.name));
         let columns = [("last_value", Type::Int8), ("log_cnt", Type::Int8), ("is_called", Type::Bool)];
@@ -179,13 +181,19 @@ impl Binder<'_> {
         let (draw, rest) = match (name, arguments) {
             ("nextval", [of]) => {
                 let sequence = self.named_sequence(of)?;
+                self.needs_sequence(&sequence, bits::USAGE | bits::UPDATE);
                 sequence.prepare(BLOCK)?;
                 (Draw::Next(sequence), &[][..])
             }
-            ("currval", [of]) => (Draw::Current(self.named_sequence(of)?), &[][..]),
+            ("currval", [of]) => {
+                let sequence = self.named_sequence(of)?;
+                self.needs_sequence(&sequence, bits::USAGE | bits::SELECT);
+                (Draw::Current(sequence), &[][..])
+            }
             ("lastval", []) => (Draw::Last, &[][..]),
             ("setval", [of, rest @ ..]) if matches!(rest.len(), 1 | 2) => {
                 let sequence = self.named_sequence(of)?;
+                self.needs_sequence(&sequence, bits::UPDATE);
                 sequence.find()?;
                 (Draw::Set(sequence), rest)
             }
@@ -198,6 +206,13 @@ impl Binder<'_> {
         });
         let rest = rest.collect::<Result<_, SqlError>>()?;
         Ok(Some(Typed::new(self.drawing(draw, rest), Type::Int8)))
+    }
+
+    /// One of these privileges is needed, but for the numbers of identity columns.
+    fn needs_sequence(&self, sequence: &std::sync::Arc<Sequence>, privileges: Privileges) {
+        if !(sequence.definition.is_internal && self.catalog.is_kept_text.get()) {
+            self.catalog.need_any(Object::Sequence(sequence.clone()), privileges);
+        }
     }
 
     pub(super) fn drawing(&self, draw: Draw, arguments: Box<[Expr]>) -> Expr {

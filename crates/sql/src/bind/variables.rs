@@ -117,6 +117,8 @@ impl Binder<'_> {
                     .with_detail("It could refer to either a PL/pgSQL variable or a table column."))
             }
             (Ok((level, column, of)), _) => {
+                let scope = &self.scopes[self.scopes.len() - 1 - level];
+                self.catalog.reads(scope.columns[column].need);
                 let expr = if level == 0 { Expr::Column(column) } else { Expr::Outer { level, column } };
                 Ok(Typed::new(expr, of))
             }

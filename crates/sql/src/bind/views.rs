@@ -1,5 +1,6 @@
 //! Views: queries with a name, which a FROM that names them has in its place.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -9,6 +10,7 @@ use super::{Binder, folded};
 use crate::catalog::{Object, View, taken};
 use crate::error::{SqlError, SqlState};
 use crate::names::Name;
+use crate::roles::Access;
 use crate::statement::{Definition, NewObject};
 
 impl Binder<'_> {
@@ -27,7 +29,9 @@ impl Binder<'_> {
         let aggregates = self.aggregates.take();
         self.views.push(view.name.clone());
         let bind = |binder: &mut Self| binder.without_variables(|binder| binder.query(query));
+        let check_as = self.catalog.check_as.replace(Some(view.access.owner()));
         let bound = self.under_path(view.path.clone(), bind);
+        self.catalog.check_as.set(check_as);
         self.views.pop();
         (self.scopes, self.tables, self.from_start, self.aggregates) = (scopes, tables, start, aggregates);
         let mut bound = bound?;
@@ -44,7 +48,10 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));
         }
         let old = match self.catalog.object(&name)? {
-            Some(Object::View(old)) if create.or_replace => Some(old),
+            Some(Object::View(old)) if create.or_replace => {
+                self.catalog.check_owner(&Object::View(old.clone()))?;
+                Some(old)
+            }
             Some(_) if create.or_replace => {
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a view")));
             }
@@ -56,6 +63,8 @@ impl Binder<'_> {
         self.views.push(name.clone());
         let bound = self.query(&create.query)?;
         self.views.pop();
+        // What it reads is asked of its owner when it is read.
+        self.catalog.needs.take();
         let mut about = self.catalog.named.take();
         about.sort_unstable();
         about.dedup();
@@ -74,11 +83,12 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let mut definition = Definition::new("CREATE VIEW");
-        let mut views = Vec::new();
+        let (mut views, mut access, mut column_grants) = (Vec::new(), Access::default(), BTreeMap::new());
         if let Some(old) = old {
             check_columns(&old.columns, &columns)?;
             self.forget_view(&old, &[], &mut definition)?;
             views.clone_from(&old.views);
+            (access, column_grants) = (old.access.clone(), old.column_grants.clone());
         }
         for other in &about {
             self.note_views(other, &mut definition, &|views| {
@@ -89,7 +99,7 @@ impl Binder<'_> {
         }
         let query = create.query.to_string();
         let path = self.catalog.path.schemas.clone();
-        let view = View { name: name.clone(), columns, types, query, about, views, path };
+        let view = View { name: name.clone(), columns, types, query, about, views, path, access, column_grants };
         definition.set_object(&name, Some(NewObject::View(view)));
         Ok(definition)
     }

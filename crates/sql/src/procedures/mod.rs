@@ -16,6 +16,7 @@ pub(crate) use rewrite::{ATOMIC, MARK, with_procedures};
 pub(crate) use tree::{Call, Unit};
 
 use crate::names::Name;
+use crate::roles::Access;
 use crate::types::Type;
 
 /// Under which name the definitions have a procedure: tables have other names.
@@ -36,6 +37,8 @@ pub(crate) struct Procedure {
     pub(crate) language: Language,
     /// The text of the body.
     pub(crate) body: String,
+    #[serde(default, skip_serializing_if = "Access::is_default")]
+    pub(crate) access: Access,
 }
 
 /// What a body is written in.

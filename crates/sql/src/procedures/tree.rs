@@ -5,6 +5,7 @@ use std::sync::Arc;
 use polychron_base::TableId;
 
 use super::statements::{Level, RaiseOption};
+use crate::bind::Need;
 use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::plan::{OutputColumn, Plan};
@@ -25,6 +26,8 @@ pub(crate) struct Unit {
     pub(crate) routines: Vec<Routine>,
     /// The tables that they use.
     pub(crate) tables: Vec<TableId>,
+    /// The privileges that its statements need.
+    pub(crate) needs: Vec<Need>,
     /// What its first statement that changes rows is called.
     pub(crate) changes: Option<&'static str>,
 }

@@ -15,6 +15,7 @@ use crate::context::now;
 use crate::error::{SqlError, SqlState};
 use crate::interrupts::CancelHandle;
 use crate::resident::now_ns;
+use crate::roles::{RoleId, User};
 use crate::settings::Settings;
 
 /// The latest conflicts that a session keeps.
@@ -128,6 +129,8 @@ pub struct SessionSeen {
     pub number: u32,
     /// What it does.
     pub state: SessionState,
+    /// Its role.
+    pub role: String,
     /// What its client calls itself.
     pub application: String,
     /// Whether it serves a client, and not the program that has the database.
@@ -222,6 +225,13 @@ impl Activity {
         if settings.log_after != self.log_after() {
             self.set_log_after(settings.log_after);
         }
+    }
+
+    /// The role that the session is.
+    pub(crate) fn role(&self) -> (RoleId, String) {
+        let about = lock(&self.about);
+        let of = |settings: &Settings| settings.path.user.session.clone();
+        about.settings.as_ref().map_or_else(|| User::default().session, of)
     }
 
     /// The settings that hold for it.
@@ -447,6 +457,7 @@ impl Activity {
     }
 
     pub(crate) fn seen(&self) -> SessionSeen {
+        let role = self.role().1;
         let about = lock(&self.about);
         let now = now_ns();
         let time = |since: &AtomicU64| {
@@ -455,6 +466,7 @@ impl Activity {
         };
         SessionSeen {
             number: self.number(),
+            role,
             state: SessionState::of(self.state.load(Ordering::Relaxed)),
             application: about.application().to_owned(),
             is_of_client: about.client.is_some(),

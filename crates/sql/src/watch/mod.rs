@@ -9,6 +9,7 @@ mod shapes;
 mod slow;
 mod uses;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hashbrown::HashMap;
@@ -17,6 +18,8 @@ use polychron_engine::{Protocol, Statistics};
 
 use crate::connection::Connection;
 use crate::database::SqlDatabase;
+use crate::error::{SqlError, SqlState};
+use crate::roles::RoleId;
 
 pub(crate) use activity::{Activity, Begun, Deed};
 pub use activity::{ConflictSeen, SessionSeen, SessionState};
@@ -144,9 +147,18 @@ impl Watch {
         lock(&self.state).sessions.iter().find(|activity| i64::from(activity.number()) == number).cloned()
     }
 
-    /// Does this to the session of this number; whether it could be.
-    pub(crate) fn act(&self, deed: Deed, number: i64) -> bool {
-        self.find(number).is_some_and(|activity| activity.act(deed))
+    /// Does this to the session of this number; whether it could be. `of` are the roles whose sessions may be acted on, if not all.
+    ///
+    /// # Errors
+    /// The session is another role's.
+    pub(crate) fn act(&self, deed: Deed, number: i64, of: Option<&BTreeSet<RoleId>>) -> Result<bool, SqlError> {
+        let Some(activity) = self.find(number) else { return Ok(false) };
+        if of.is_some_and(|roles| !roles.contains(&activity.role().0)) {
+            let what = if deed == Deed::Cancel { "query is being canceled" } else { "process is being terminated" };
+            let message = format!("must be a member of the role whose {what}, which is no superuser");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
+        Ok(activity.act(deed))
     }
 }
 
@@ -188,12 +200,12 @@ impl<P: Protocol> SqlDatabase<P> {
 
     /// Ends the statement that the session of this number runs; whether it could be.
     pub fn cancel(&self, number: i64) -> bool {
-        self.watch().act(Deed::Cancel, number)
+        self.watch().act(Deed::Cancel, number, None).is_ok_and(|done| done)
     }
 
     /// Ends the session of this number; whether there is one.
     pub fn terminate(&self, number: i64) -> bool {
-        self.watch().act(Deed::Terminate, number)
+        self.watch().act(Deed::Terminate, number, None).is_ok_and(|done| done)
     }
 
     /// Tells transactions that take long to `log`: those of sessions that come from now on. The first log stays.

@@ -1,5 +1,6 @@
 //! Relations that show what goes on now. A statement that names one is bound for each execution.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
@@ -7,7 +8,7 @@ use polychron_base::TableId;
 use polychron_base::clock::Duration;
 
 use super::objects::Objects;
-use super::{Binder, DATABASE, Names, OWNER, ROLE, Row, flag, int, table_id, text};
+use super::{Binder, DATABASE, Names, OWNER, Row, Signal, flag, int, table_id, text};
 use crate::bind::literals::constant;
 use crate::casts::Place;
 use crate::context::now;
@@ -16,12 +17,16 @@ use crate::error::SqlError;
 use crate::expr::{Expr, Typed};
 use crate::names::{in_words, shown_path};
 use crate::parameters;
+use crate::roles::{Rights, RoleId};
 use crate::settings::{CHOICES, Settings, TIMES};
 use crate::types::Type;
-use crate::watch::{Deed, Present, SessionSeen, SessionState, TableSums, Use};
+use crate::watch::{Activity, Deed, Present, SessionSeen, SessionState, TableSums, Use};
 
 /// The object id of the database.
 const DATABASE_ID: i64 = 5;
+
+/// What stands in the place of what others do, where a role may not see it.
+const HIDDEN: &str = "<insufficient privilege>";
 
 /// Those that PostgreSQL has not, which are found without a schema all the same.
 pub(super) fn is_own(name: &str) -> bool {
@@ -51,7 +56,7 @@ fn millis(us: u64) -> OwnedDatum {
 
 impl Binder<'_> {
     /// The rows of a relation that shows what goes on now; `None`: it is none.
-    pub(super) fn live_rows(&self, name: &str, objects: &Objects) -> Option<Vec<Row>> {
+    pub(super) fn live_rows(&self, name: &str, objects: &Objects) -> Result<Option<Vec<Row>>, SqlError> {
         let is_known = is_own(name)
             || matches!(
                 name,
@@ -64,35 +69,57 @@ impl Binder<'_> {
                     | "pg_settings"
             );
         if !is_known {
-            return None;
+            return Ok(None);
         }
         self.catalog.is_live.set(true);
         let settings = || self.drawn.activity.get().and_then(|activity| activity.settings());
         match name {
-            "pg_settings" => return Some(settings().map_or_else(Vec::new, |it| of_settings(it, false))),
-            "polychron_settings" => return Some(settings().map_or_else(Vec::new, |it| of_settings(it, true))),
+            "pg_settings" => return Ok(Some(settings().map_or_else(Vec::new, |it| of_settings(it, false)))),
+            "polychron_settings" => return Ok(Some(settings().map_or_else(Vec::new, |it| of_settings(it, true)))),
             _ => {}
         }
         let Some(present) = self.catalog.source.as_ref().and_then(Weak::upgrade).map(|source| source.present()) else {
-            return Some(Vec::new());
+            return Ok(Some(Vec::new()));
         };
-        let sessions = || present.watch.sessions().into_iter().map(|activity| activity.seen());
-        Some(match name {
+        let roles = self.roles_to_act_on()?;
+        let seen = |activity: Arc<Activity>| {
+            let is_shown = roles.as_ref().is_none_or(|roles| roles.contains(&activity.role().0));
+            let mut seen = activity.seen();
+            if !is_shown {
+                HIDDEN.clone_into(&mut seen.text);
+                seen.address = None;
+            }
+            seen
+        };
+        let sessions = || present.watch.sessions().into_iter().map(seen);
+        let sees_all = roles.is_none();
+        Ok(Some(match name {
             "pg_stat_activity" => sessions().map(|session| of_session(&session)).collect(),
             "polychron_snapshots" => sessions().filter_map(|session| of_snapshot(&session)).collect(),
             "pg_stat_database" => vec![of_database(&present)],
-            "pg_stat_statements" => of_statements(&present),
+            "pg_stat_statements" => of_statements(&present, sees_all),
             "pg_locks" => of_locks(&present),
-            "polychron_conflicts" => of_conflicts(&present),
+            "polychron_conflicts" => of_conflicts(&present, sees_all),
             "polychron_memory" => of_memory(&present),
             _ => of_tables(&present, objects),
-        })
+        }))
     }
 
     /// The number of this session.
     pub(in crate::bind) fn own_number(&self) -> Typed {
         let number = self.drawn.activity.get().map_or(0, |activity| activity.number());
         constant(Datum::Int(number.into()), Type::Int4)
+    }
+
+    /// The roles whose sessions the statement's role may see and end; `None`: all.
+    fn roles_to_act_on(&self) -> Result<Option<BTreeSet<RoleId>>, SqlError> {
+        let Rights { is_superuser, mut acting, .. } = self.catalog.rights()?;
+        if is_superuser {
+            return Ok(None);
+        }
+        let roles = &self.catalog.known_roles()?.0;
+        acting.retain(|role| !roles.is_superuser(*role));
+        Ok(Some(acting))
     }
 
     /// What cancels or ends the session of a number.
@@ -104,7 +131,8 @@ impl Binder<'_> {
         let (what, deed) =
             if ends { ("pg_terminate_backend", Deed::Terminate) } else { ("pg_cancel_backend", Deed::Cancel) };
         let (by_id, by_text) = (HashMap::new(), HashMap::new());
-        let names = Names { what, by_id, by_text, shows_others: false, deed: Some((present.watch, deed)) };
+        let signal = Signal { watch: present.watch, deed, of: self.roles_to_act_on()? };
+        let names = Names { what, by_id, by_text, shows_others: false, deed: Some(signal) };
         Ok(Typed::new(Expr::Lookup { names: Arc::new(names), of: Box::new(of.expr) }, Type::Bool))
     }
 }
@@ -117,7 +145,7 @@ fn of_session(session: &SessionSeen) -> Row {
         ("pid", int(session.number.into())),
         ("leader_pid", OwnedDatum::NULL),
         ("usesysid", int(OWNER)),
-        ("usename", text(ROLE)),
+        ("usename", text(session.role.as_str())),
         ("application_name", text(session.application.as_str())),
         ("client_addr", optional(session.address.clone())),
         ("client_port", OwnedDatum::NULL),
@@ -175,7 +203,7 @@ fn number_of(text: &str) -> i64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
 }
 
-fn of_statements(present: &Present) -> Vec<Row> {
+fn of_statements(present: &Present, sees_all: bool) -> Vec<Row> {
     let row = |(shape, sums): (Arc<str>, crate::watch::StatementSums)| {
         let mean = sums.sum_us as f64 / 1e3 / sums.calls.max(1) as f64;
         vec![
@@ -183,7 +211,7 @@ fn of_statements(present: &Present) -> Vec<Row> {
             ("dbid", int(DATABASE_ID)),
             ("toplevel", flag(true)),
             ("queryid", int(number_of(&shape))),
-            ("query", text(&*shape)),
+            ("query", text(if sees_all { &*shape } else { HIDDEN })),
             ("calls", count(sums.calls)),
             ("total_exec_time", millis(sums.sum_us)),
             ("max_exec_time", millis(sums.max_us)),
@@ -214,7 +242,7 @@ fn of_locks(present: &Present) -> Vec<Row> {
     present.held.iter().map(|held| row(held, "AccessShareLock")).chain(closed).collect()
 }
 
-fn of_conflicts(present: &Present) -> Vec<Row> {
+fn of_conflicts(present: &Present, sees_all: bool) -> Vec<Row> {
     let row = |conflict: crate::watch::ConflictSeen| {
         let key = conflict.abort.named_key();
         let shown = key.columns.iter().zip(&key.values).map(|(column, value)| format!("{column} = {value}"));
@@ -225,11 +253,11 @@ fn of_conflicts(present: &Present) -> Vec<Row> {
             ("reason", text(conflict.abort.reason.name())),
             ("relation", text(in_words(&key.table))),
             ("index", optional(key.index.clone())),
-            ("key", optional(Some(shown.join(", ")).filter(|shown| !shown.is_empty()))),
+            ("key", optional(Some(shown.join(", ")).filter(|shown| sees_all && !shown.is_empty()))),
             ("opponent", optional(conflict.abort.opponent.map(|opponent| opponent.to_string()))),
             ("attempt", count(conflict.attempt)),
             ("outcome", text(if conflict.was_told { "told" } else { "absorbed" })),
-            ("query", text(conflict.text)),
+            ("query", if sees_all { text(conflict.text) } else { text(HIDDEN) }),
         ]
     };
     present.watch.conflicts().into_iter().map(row).collect()

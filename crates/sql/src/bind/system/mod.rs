@@ -6,10 +6,12 @@ mod keys;
 mod live;
 mod objects;
 mod relations;
+mod rights;
 mod routines;
 mod standard;
 mod words;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -26,6 +28,7 @@ use crate::expr::Expr;
 use crate::names::no_schema;
 use crate::plan::Node;
 use crate::procedures::Procedure;
+use crate::roles::RoleId;
 use crate::types::{ColumnType, Type};
 use crate::watch::{Deed, Watch};
 
@@ -53,6 +56,13 @@ pub(super) const COLUMNS_OF_INDEX: i64 = 4096;
 /// Stands between the parts of a text that is looked up as one.
 const BETWEEN: &str = "\u{1}";
 
+/// What is done to a session, and of which roles it may be, if not of all.
+pub(crate) struct Signal {
+    watch: Arc<Watch>,
+    deed: Deed,
+    of: Option<BTreeSet<RoleId>>,
+}
+
 /// Texts that stand for numbers, such as the names of tables for their object ids, or what texts stand for.
 pub(crate) struct Names {
     what: &'static str,
@@ -61,7 +71,7 @@ pub(crate) struct Names {
     /// A number without a text is its own.
     shows_others: bool,
     /// The function does this to the session of the number.
-    deed: Option<(Arc<Watch>, Deed)>,
+    deed: Option<Signal>,
 }
 
 impl std::fmt::Debug for Names {
@@ -74,7 +84,7 @@ impl Names {
     pub(crate) fn get<'a>(&'a self, of: Datum<'a>, arena: &'a bumpalo::Bump) -> Result<Datum<'a>, SqlError> {
         let id = match of {
             Datum::Int(id) => match &self.deed {
-                Some((watch, deed)) => return Ok(Datum::Bool(watch.act(*deed, id))),
+                Some(Signal { watch, deed, of }) => return Ok(Datum::Bool(watch.act(*deed, id, of.as_ref())?)),
                 None => id,
             },
             Datum::Text(text) => return self.stands_for(text),
@@ -197,10 +207,13 @@ impl Binder<'_> {
         };
         let is_standard = schema == "information_schema";
         let objects = Objects::of(&self.catalog)?;
-        let rows = match self.live_rows(name, &objects).filter(|_| !is_standard) {
+        self.check_secret(name)?;
+        let rights = self.known_rights()?;
+        let live = if is_standard { None } else { self.live_rows(name, &objects)? };
+        let rows = match live.or_else(|| rights.rows(name, &objects)) {
             Some(rows) => rows,
-            None if is_standard => standard::rows(name, &objects),
-            None => relations::rows(name, &objects),
+            None if is_standard => rights.completed(name, standard::rows(name, &objects), &objects),
+            None => rights.completed(name, relations::rows(name, &objects), &objects),
         };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
@@ -254,7 +267,7 @@ impl Binder<'_> {
                 by_id.extend(schemas(&Objects::of(&self.catalog)?).map(|(id, name)| (id, quoted(name))));
                 shows_others = true;
             }
-            "regrole" => drop(by_id.insert(OWNER, ROLE.to_owned())),
+            "regrole" | "pg_get_userbyid" => by_id.extend(self.known_rights()?.names()),
             "regproc" => shows_others = true,
             _ => {
                 let objects = Objects::of(&self.catalog)?;
@@ -325,8 +338,11 @@ impl Binder<'_> {
                     found.map(|(id, _)| *id).ok_or_else(|| no_schema(plain))
                 }
             },
-            Type::Regrole if *plain == ROLE => Ok(OWNER),
-            Type::Regrole => Err(missing(SqlState::UNDEFINED_OBJECT, "role")),
+            Type::Regrole => {
+                let rights = self.known_rights()?;
+                let found = rights.names().find(|(_, name)| name == plain);
+                found.map(|(id, _)| id).ok_or_else(|| missing(SqlState::UNDEFINED_OBJECT, "role"))
+            }
             _ => Err(missing(SqlState::UNDEFINED_FUNCTION, "function")),
         }
     }

@@ -16,6 +16,7 @@ use crate::expr::{Expr, Typed};
 use crate::functions;
 use crate::names::{Name, PUBLIC};
 use crate::procedures::Procedure;
+use crate::roles::Access;
 use crate::sequences::Sequence;
 use crate::types::Type;
 
@@ -31,15 +32,17 @@ pub(super) struct Objects {
     pub(super) procedures: Vec<(i64, Arc<Procedure>)>,
     /// The schemas that are not the system's, with their ids; `public` among them.
     pub(super) schemas: Vec<(i64, String)>,
+    /// Who may do what in those that SQL has made.
+    pub(super) access_of_schemas: HashMap<String, Access>,
     /// What names without a schema stand for.
     first: HashMap<String, Name>,
 }
 
 impl Objects {
     pub(super) fn of(catalog: &Recorded<'_>) -> Result<Self, SqlError> {
-        let (tables, views, sequences, procedures, first) = Default::default();
+        let (tables, views, sequences, procedures, first, access_of_schemas) = Default::default();
         let schemas = vec![(SCHEMA, PUBLIC.to_owned())];
-        let mut all = Self { tables, views, sequences, procedures, schemas, first };
+        let mut all = Self { tables, views, sequences, procedures, schemas, access_of_schemas, first };
         let mut taken = HashSet::new();
         let mut id_of = |name: &Name| {
             // FNV-1a: the same in each process.
@@ -61,8 +64,10 @@ impl Objects {
                 Object::Sequence(sequence) if !is_seen(&sequence.name) => {}
                 Object::Schema(schema) => {
                     all.schemas.push((id_of(&Name::of_schema(&schema.name)), schema.name.clone()));
+                    all.access_of_schemas.insert(schema.name.clone(), schema.access.clone());
                 }
                 Object::Table(table) => all.tables.push(table),
+                Object::Role(_) | Object::Shared(_) => {}
                 Object::View(view) => all.views.push((id_of(&view.name), view)),
                 Object::Sequence(sequence) => all.sequences.push((id_of(&sequence.name), sequence)),
                 Object::Procedure(procedure) => {
@@ -198,6 +203,13 @@ impl Binder<'_> {
             ("current_schemas", 1) => {
                 let has_implicit = self.cast(arguments.remove(0), Type::Bool.into(), Place::Implicit)?;
                 self.current_schemas(has_implicit.expr)
+            }
+            ("pg_get_userbyid", 1) => {
+                let of = self.cast(arguments.remove(0), Type::Oid.into(), Place::Implicit)?;
+                let (names, of) = (self.names("pg_get_userbyid")?, of.expr);
+                let known = Typed::new(Expr::Lookup { names, of: Box::new(of.clone()) }, Type::Text);
+                let other = self.call("pg_get_userbyid", vec![Typed::new(of, Type::Oid)])?;
+                Ok(Typed::new(Expr::Coalesce(Box::new([known.expr, other.expr])), Type::Text))
             }
             ("pg_table_is_visible", 1) => {
                 let of = self.cast(arguments.remove(0), Type::Oid.into(), Place::Implicit)?;

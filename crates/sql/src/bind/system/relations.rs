@@ -64,13 +64,6 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
             ("datcollate", text("C")),
             ("datctype", text("C.UTF-8")),
         ]],
-        "pg_roles" | "pg_authid" => vec![role()],
-        "pg_user" | "pg_shadow" => vec![vec![
-            ("usename", text(ROLE)),
-            ("usesysid", int(OWNER)),
-            ("usecreatedb", flag(true)),
-            ("usesuper", flag(true)),
-        ]],
         "pg_type" => all_types().map(of_type).collect(),
         "pg_proc" => {
             let mut rows = functions();
@@ -89,14 +82,6 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
             rows
         }
     }
-}
-
-fn role() -> Row {
-    let rights =
-        ["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"];
-    let mut row = vec![("oid", int(OWNER)), ("rolname", text(ROLE)), ("rolconnlimit", int(-1))];
-    row.extend(rights.map(|right| (right, flag(true))));
-    row
 }
 
 fn of_type(of: Type) -> Row {
