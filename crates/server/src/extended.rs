@@ -4,6 +4,7 @@
 //! again where it conflicts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use polychron::Protocol;
 use polychron_sql::{
@@ -21,17 +22,17 @@ const MOST: usize = 10_000;
 /// A prepared statement.
 #[derive(Clone, Debug)]
 struct Statement {
+    /// Its name.
+    name: Arc<str>,
     prepared: Prepared,
     /// The types of its parameters, as the client is told.
-    types: Vec<Type>,
+    types: Arc<[Type]>,
 }
 
 /// A statement with values, and how far it has come.
 #[derive(Debug)]
 struct Portal {
     statement: Statement,
-    /// The name of the statement.
-    name: String,
     values: Vec<OwnedDatum>,
     /// One for all columns, or one for each.
     formats: Vec<Format>,
@@ -60,8 +61,54 @@ impl Portal {
 /// Statements and portals by their names; the empty name stands for the latest one without a name.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
-    statements: HashMap<String, Statement>,
-    portals: HashMap<String, Portal>,
+    statements: ByName<Statement>,
+    portals: ByName<Portal>,
+}
+
+/// What has names, and the one without, which nearly all portals are.
+#[derive(Debug)]
+struct ByName<T> {
+    unnamed: Option<T>,
+    named: HashMap<String, T>,
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self { unnamed: None, named: HashMap::new() }
+    }
+}
+
+impl<T> ByName<T> {
+    fn get(&self, name: &str) -> Option<&T> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
+    }
+
+    fn insert(&mut self, name: &str, value: T) {
+        if name.is_empty() {
+            self.unnamed = Some(value);
+        } else {
+            self.named.insert(name.to_owned(), value);
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<T> {
+        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    }
+
+    fn clear(&mut self) {
+        self.unnamed = None;
+        if !self.named.is_empty() {
+            self.named.clear();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.named.len() >= MOST
+    }
 }
 
 impl Extended {
@@ -72,7 +119,7 @@ impl Extended {
 
     /// A portal has run: where its statement was bound again for that, later portals need not do so.
     fn keep_bound(&mut self, portal: &Portal) {
-        if let Some(statement) = self.statements.get_mut(&portal.name)
+        if let Some(statement) = self.statements.get_mut(&portal.statement.name)
             && statement.prepared.text() == portal.statement.prepared.text()
             && !statement.prepared.is_bound_as(&portal.statement.prepared)
         {
@@ -118,11 +165,11 @@ impl<P: Protocol> Session<P> {
     }
 
     pub(crate) fn parse(&mut self, name: &str, text: &str, types: Longs<'_>) -> Result<(), SqlError> {
-        if !name.is_empty() && self.extended.statements.contains_key(name) {
+        if !name.is_empty() && self.extended.statements.get(name).is_some() {
             let message = format!("prepared statement \"{name}\" already exists");
             return self.refuse(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
         }
-        if self.extended.statements.len() >= MOST {
+        if self.extended.statements.is_full() {
             return self.refuse(too_many("prepared statements"));
         }
         let mut declared = Vec::with_capacity(types.iter().len());
@@ -137,10 +184,10 @@ impl<P: Protocol> Session<P> {
         }
         let prepared = self.connection.prepare_typed(text, &declared)?;
         let types = match prepared.parameters() {
-            [] => declared,
-            types => types.to_vec(),
+            [] => declared.into(),
+            types => types.into(),
         };
-        self.extended.statements.insert(name.to_owned(), Statement { prepared, types });
+        self.extended.statements.insert(name, Statement { name: name.into(), prepared, types });
         self.wire.answers.plain(b'1');
         Ok(())
     }
@@ -148,7 +195,7 @@ impl<P: Protocol> Session<P> {
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), SqlError> {
         match self.portal(bind) {
             Ok(portal) => {
-                self.extended.portals.insert(bind.portal.to_owned(), portal);
+                self.extended.portals.insert(bind.portal, portal);
                 self.wire.answers.plain(b'2');
                 Ok(())
             }
@@ -159,11 +206,11 @@ impl<P: Protocol> Session<P> {
     /// The portal that a Bind makes.
     fn portal(&self, bind: &Bind<'_>) -> Result<Portal, SqlError> {
         let statement = self.extended.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
-        if !bind.portal.is_empty() && self.extended.portals.contains_key(bind.portal) {
+        if !bind.portal.is_empty() && self.extended.portals.get(bind.portal).is_some() {
             let message = format!("portal \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
-        if self.extended.portals.len() >= MOST {
+        if self.extended.portals.is_full() {
             return Err(too_many("portals"));
         }
         let (given, wanted) = (bind.values.count, statement.types.len());
@@ -188,14 +235,14 @@ impl<P: Protocol> Session<P> {
             _ => parameter_formats.get(at).copied().unwrap_or(Format::Text),
         };
         let mut values = Vec::with_capacity(wanted);
-        for (at, (value, of)) in bind.values.iter().zip(&statement.types).enumerate() {
+        for (at, (value, of)) in bind.values.iter().zip(&*statement.types).enumerate() {
             values.push(match value {
                 None => OwnedDatum::NULL,
                 Some(bytes) => self.connection.read_parameter(*of, bytes, format(at) == Format::Binary)?,
             });
         }
-        let (statement, name) = (statement.clone(), bind.statement.to_owned());
-        Ok(Portal { statement, name, values, formats: result_formats, rows: None, given: 0, is_done: false })
+        let statement = statement.clone();
+        Ok(Portal { statement, values, formats: result_formats, rows: None, given: 0, is_done: false })
     }
 
     pub(crate) fn describe(&mut self, named: Named<'_>) -> Result<(), SqlError> {
@@ -255,20 +302,22 @@ impl<P: Protocol> Session<P> {
                 return Ok(Err(error));
             }
         }
+        let before = portal.statement.prepared.binding();
         let done = self.run_portal(&mut portal, most)?;
-        self.extended.keep_bound(&portal);
+        if portal.statement.prepared.binding() != before {
+            self.extended.keep_bound(&portal);
+        }
         // The end of a transaction is that of its portals.
         let has_ended = was_in_transaction && !self.connection.is_in_transaction();
         if has_ended {
             self.extended.forget_portals();
         } else if done.is_ok() {
-            self.extended.portals.insert(name.to_owned(), portal);
+            self.extended.portals.insert(name, portal);
         }
         Ok(done)
     }
 
     fn run_portal(&mut self, portal: &mut Portal, most: usize) -> Result<Result<(), SqlError>, End> {
-        let text = portal.statement.prepared.text().to_owned();
         match portal.statement.prepared.kind() {
             Kind::Empty => self.wire.answers.plain(b'I'),
             Kind::CopyIn | Kind::CopyOut if portal.is_done => {
@@ -276,16 +325,16 @@ impl<P: Protocol> Session<P> {
             }
             Kind::CopyIn => {
                 portal.is_done = true;
-                return self.copy_in(&text);
+                return self.copy_in(portal.statement.prepared.text());
             }
             Kind::CopyOut => {
                 portal.is_done = true;
-                return self.copy_out(&text);
+                return self.copy_out(portal.statement.prepared.text());
             }
             Kind::Statement => {
                 if portal.rows.is_none() {
                     let values: Vec<Datum<'_>> = portal.values.iter().map(OwnedDatum::get).collect();
-                    let Statement { prepared, types } = &mut portal.statement;
+                    let Statement { prepared, types, .. } = &mut portal.statement;
                     let Session { connection, wire, .. } = self;
                     let formats = &portal.formats;
                     // A portal that is left and gone on with has its whole answer.
@@ -333,14 +382,14 @@ fn give(wire: &mut Wire, portal: &mut Portal, most: usize, forms: &Forms) -> Res
     if is_suspended {
         wire.answers.plain(b's');
     } else {
-        let tag = rows.tag();
-        match tag.starts_with("SELECT ") {
-            // What was given while the query ran counts once.
-            true => {
+        match rows.counted_verb() {
+            Some(verb @ "SELECT") => {
+                // What was given while the query ran counts once.
                 let before = if portal.is_done { 0 } else { rows.given() };
-                wire.answers.complete(&format!("SELECT {}", before + (end - portal.given) as u64));
+                wire.answers.complete_counted(verb, before + (end - portal.given) as u64);
             }
-            false => wire.answers.complete(&tag),
+            Some(verb) => wire.answers.complete_counted(verb, rows.count()),
+            None => wire.answers.complete(&rows.tag()),
         }
         portal.is_done = true;
     }

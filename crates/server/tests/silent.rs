@@ -236,7 +236,8 @@ fn long_answers_take_little_memory() {
     let _alone = alone();
     let server = server(8);
     const ROWS: usize = 2_000_000;
-    let text = format!("SELECT g, 'about fifty bytes of text so that it is some memory' FROM generate_series(1, {ROWS}) g");
+    let text =
+        format!("SELECT g, 'about fifty bytes of text so that it is some memory' FROM generate_series(1, {ROWS}) g");
     let resident = || -> usize {
         let text = fs::read_to_string("/proc/self/statm").unwrap();
         text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 12

@@ -51,7 +51,12 @@ fn streamed<P: Protocol<Worker: Interactive>>(
 fn conflicts<P: Protocol<Worker: Interactive>>(begin: &[&str], end: &[&str]) -> usize {
     let mut told = 0;
     let mut both = connections::<P>();
-    let changes = ["UPDATE t SET v = v + 1 WHERE id = 1", "UPDATE t SET v = v + 1 WHERE id = 20000", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (0, 7, '')"];
+    let changes = [
+        "UPDATE t SET v = v + 1 WHERE id = 1",
+        "UPDATE t SET v = v + 1 WHERE id = 20000",
+        "DELETE FROM t WHERE id = 3",
+        "INSERT INTO t VALUES (0, 7, '')",
+    ];
     for change in changes {
         let before = streamed(&mut both, ALL, "").unwrap();
         all(&mut both[0], begin);
