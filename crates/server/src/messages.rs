@@ -254,7 +254,8 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_is_refused() {
-        for (kind, content) in samples().into_iter().filter(|(kind, _)| *kind != b'd') {
+        // The content of CopyData is whatever it is, and Terminate ends a session whatever follows.
+        for (kind, content) in samples().into_iter().filter(|(kind, _)| !matches!(kind, b'd' | b'X')) {
             for end in 0..content.len() {
                 let refused = decode(Frame { kind, content: &content[..end] }).unwrap_err();
                 assert_eq!(refused.state(), SqlState::PROTOCOL_VIOLATION, "{kind} {end}");

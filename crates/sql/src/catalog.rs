@@ -1,5 +1,7 @@
 //! The tables that statements are bound to.
 
+mod owners;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -358,6 +360,9 @@ pub(crate) trait Source: Send + Sync {
     /// The names of the objects that SQL has made.
     fn names(&self) -> Result<Vec<Name>, SqlError>;
 
+    /// All objects were found, and are in the catalog.
+    fn note_all_named(&self);
+
     /// The names of the schemas that SQL has made. From now on the catalog has them all.
     fn schemas(&self) -> Result<Vec<Name>, SqlError>;
 
@@ -392,6 +397,8 @@ pub(crate) struct Catalog {
     pub(crate) is_changed: bool,
     /// All schemas are among the objects.
     knows_schemas: bool,
+    /// All objects are there, but for those that another object has made for the same database.
+    knows_all: bool,
 }
 
 impl Catalog {
@@ -404,8 +411,8 @@ impl Catalog {
     fn next(&self) -> Self {
         let (objects, gone) = (self.objects.clone(), self.gone.clone());
         let (source, closed) = (self.source.clone(), self.closed.clone());
-        let (version, knows_schemas) = (self.version + 1, self.knows_schemas);
-        Self { objects, gone, source, closed, version, is_changed: false, knows_schemas }
+        let (version, knows_schemas, knows_all) = (self.version + 1, self.knows_schemas, self.knows_all);
+        Self { objects, gone, source, closed, version, is_changed: false, knows_schemas, knows_all }
     }
 
     /// The same objects with a new one, in the place of one of its name.
@@ -554,19 +561,6 @@ impl Catalog {
             Some(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence"))),
             None => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
         }
-    }
-
-    /// Whether an object, or an index of a table that was named, has this name.
-    pub(crate) fn is_taken(&self, name: &Name) -> Result<bool, SqlError> {
-        Ok(self.index_owner(name).is_some() || self.object(name)?.is_some())
-    }
-
-    /// The table that has an index of this name, among those that were named.
-    pub(crate) fn index_owner(&self, name: &Name) -> Option<Arc<Table>> {
-        let has_index = |table: &&Arc<Table>| {
-            table.name.schema() == name.schema() && table.indexes.iter().any(|index| index.name == name.plain())
-        };
-        self.tables().find(has_index).cloned()
     }
 
     /// The tables that were named.

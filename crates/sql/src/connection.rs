@@ -234,7 +234,7 @@ impl<P: Protocol> Connection<P> {
         for statement in statements {
             match self.bind(statement, parameters) {
                 Ok(Statement { action: Action::Run(plan), .. }) => {
-                    match plan.changes().map(|verb| self.check_writable(verb)) {
+                    match self.changes(&plan).map(|verb| self.check_writable(verb)) {
                         Some(Err(error)) => {
                             last = Some(error);
                             break;
@@ -376,7 +376,7 @@ impl<P: Protocol> Connection<P> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
             Action::Run(plan) => {
-                if let Some(verb) = plan.changes() {
+                if let Some(verb) = self.changes(&plan) {
                     self.check_writable(verb)?;
                 }
                 self.session.begin(Modes::default(), false)?;

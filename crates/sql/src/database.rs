@@ -339,6 +339,10 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         Ok(names)
     }
 
+    fn note_all_named(&self) {
+        self.replace(Catalog::knowing_all);
+    }
+
     fn schemas(&self) -> Result<Vec<Name>, SqlError> {
         let version = self.version();
         let names = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.schemas())?;

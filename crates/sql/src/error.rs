@@ -88,6 +88,7 @@ states! {
     UNDEFINED_OBJECT "42704" "There is no such type, index, constraint or setting.";
     DUPLICATE_OBJECT "42710" "There is such a constraint or object already.";
     DUPLICATE_ALIAS "42712" "Two tables of one name in a FROM.";
+    AMBIGUOUS_ALIAS "42P09" "A name that more than one table has.";
     AMBIGUOUS_FUNCTION "42725" "More than one function or operator fits.";
     DUPLICATE_FUNCTION "42723" "There is such a procedure already.";
     GROUPING_ERROR "42803" "A column outside of groups and aggregates.";

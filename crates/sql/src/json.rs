@@ -414,10 +414,10 @@ impl Value<'_> {
         Ok(())
     }
 
-    /// The place among the kinds of values.
-    pub(crate) fn rank(&self) -> u8 {
+    /// The place among the kinds of values. An empty array comes first, unless it lies within another value.
+    pub(crate) fn rank(&self, is_within: bool) -> u8 {
         match &self.of {
-            Form::Array(items) if items.is_empty() => 0,
+            Form::Array(items) if items.is_empty() && !is_within => 0,
             Form::Null => 1,
             Form::Text(_) => 2,
             Form::Number => 3,
@@ -427,8 +427,8 @@ impl Value<'_> {
         }
     }
 
-    /// The order of `compareJsonbContainers`.
-    pub(crate) fn compare(&self, other: &Value<'_>) -> Ordering {
+    /// The order of `compareJsonbContainers`: kinds, then how many parts there are, then these. Keys are taken by their length and compared by their bytes.
+    pub(crate) fn compare(&self, other: &Value<'_>, is_within: bool) -> Ordering {
         match (&self.of, &other.of) {
             (Form::Bool(one), Form::Bool(other)) => one.cmp(other),
             (Form::Text(one), Form::Text(other)) => one.cmp(other),
@@ -445,18 +445,18 @@ impl Value<'_> {
                 }
             },
             (Form::Array(one), Form::Array(other)) => one.len().cmp(&other.len()).then_with(|| {
-                let pairs = one.iter().zip(other).map(|(one, other)| one.compare(other));
+                let pairs = one.iter().zip(other).map(|(one, other)| one.compare(other, true));
                 pairs.fold(Ordering::Equal, Ordering::then)
             }),
             (Form::Object(one), Form::Object(other)) => {
                 let (one, other) = (in_order(one), in_order(other));
                 one.len().cmp(&other.len()).then_with(|| {
                     let pairs = one.iter().zip(&other);
-                    let pairs = pairs.map(|(one, other)| by_key(one.0, other.0).then_with(|| one.1.compare(other.1)));
+                    let pairs = pairs.map(|(one, other)| one.0.cmp(other.0).then_with(|| one.1.compare(other.1, true)));
                     pairs.fold(Ordering::Equal, Ordering::then)
                 })
             }
-            _ => self.rank().cmp(&other.rank()),
+            _ => self.rank(is_within).cmp(&other.rank(is_within)),
         }
     }
 
@@ -473,7 +473,7 @@ impl Value<'_> {
             (Form::Array(own), Form::Null | Form::Bool(_) | Form::Number | Form::Text(_)) => {
                 own.iter().any(|own| own.is_like(other) && own.contains(other))
             }
-            _ => self.is_like(other) && self.compare(other).is_eq(),
+            _ => self.is_like(other) && self.compare(other, true).is_eq(),
         }
     }
 
@@ -530,7 +530,7 @@ pub(crate) fn position(length: usize, at: i64) -> Option<usize> {
 
 /// The order of two texts of `jsonb`.
 pub(crate) fn compare(one: &str, other: &str) -> Ordering {
-    if one == other { Ordering::Equal } else { known(one).compare(&known(other)) }
+    if one == other { Ordering::Equal } else { known(one).compare(&known(other), false) }
 }
 
 /// A text that equal values share: numbers without zeros at their ends.

@@ -1,5 +1,6 @@
 //! Text into statements.
 
+mod operators;
 mod targets;
 
 use sqlparser::ast;
@@ -249,10 +250,25 @@ pub(crate) use targets::TARGET;
 
 const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 
-/// The tokens of a text, blanks and comments among them.
-pub(crate) fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
+/// How many comments may follow operators without a blank.
+const COMMENTS: usize = 100;
+
+fn cut(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
     let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
     tokens.map_err(|error| error_of(ParserError::from(error)))
+}
+
+/// The tokens of a text, blanks and comments among them.
+pub(crate) fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
+    let mut tokens = cut(text)?;
+    let mut text = std::borrow::Cow::Borrowed(text);
+    // Each round moves a comment away from an operator.
+    for _ in 0..COMMENTS {
+        let Some(comment) = operators::with_operators(&mut tokens)? else { return Ok(tokens) };
+        text = operators::with_blank(&text, comment).into();
+        tokens = cut(&text)?;
+    }
+    Err(too_complex().with_hint("Put blanks in front of comments."))
 }
 
 fn parser(text: &str) -> Result<Parser<'static>, SqlError> {

@@ -68,6 +68,8 @@ struct State {
     granted: Option<i64>,
     /// The same as the database has it: another one where the sequence has begun again.
     stored: Option<i64>,
+    /// The number behind the last one was set as the next one.
+    is_set_to_next: bool,
     /// The database does not know it yet: the protocol runs no other transaction beside the one that was open.
     is_unsaved: bool,
 }
@@ -103,7 +105,15 @@ pub(crate) fn greatest_of(of: Type) -> i64 {
 
 impl Sequence {
     pub(crate) fn new(name: &Name, definition: SequenceDefinition, source: Option<Weak<dyn Source>>) -> Self {
-        let state = State { source, is_known: false, last: None, granted: None, stored: None, is_unsaved: false };
+        let state = State {
+            source,
+            is_known: false,
+            last: None,
+            granted: None,
+            stored: None,
+            is_set_to_next: false,
+            is_unsaved: false,
+        };
         Self { name: name.clone(), definition, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -233,6 +243,7 @@ impl Sequence {
                 continue;
             }
             state.last = Some(last as i64);
+            state.is_set_to_next = false;
             return Ok((next as i64, (last - next) / i128::from(of.increment)));
         }
     }
@@ -256,7 +267,18 @@ impl Sequence {
         let Some(last) = last else { return Err(SqlError::unsupported("setval to the end of bigint")) };
         while !self.move_to(&mut state, last)? {}
         state.last = Some(last);
+        state.is_set_to_next = !is_called;
         Ok(())
+    }
+
+    /// A part of its row, as a number.
+    fn shown(&self, part: Shown) -> Result<i64, SqlError> {
+        let state = self.state()?;
+        let called = state.last.filter(|_| !state.is_set_to_next);
+        Ok(match part {
+            Shown::LastValue => called.unwrap_or_else(|| self.behind(state.last, 1) as i64),
+            Shown::IsCalled => called.is_some().into(),
+        })
     }
 }
 
@@ -498,6 +520,13 @@ impl Drawn {
     }
 }
 
+/// A part of the row that a sequence is in FROM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown {
+    LastValue,
+    IsCalled,
+}
+
 /// What is asked of sequences.
 #[derive(Debug)]
 pub(crate) enum Draw {
@@ -507,6 +536,7 @@ pub(crate) enum Draw {
     Current(Arc<Sequence>),
     Last,
     Set(Arc<Sequence>),
+    Shown(Arc<Sequence>, Shown),
 }
 
 impl Draw {
@@ -517,6 +547,8 @@ impl Draw {
             Self::Current(_) => "currval",
             Self::Last => "lastval",
             Self::Set(_) => "setval",
+            Self::Shown(_, Shown::LastValue) => "last_value",
+            Self::Shown(_, Shown::IsCalled) => "is_called",
         }
     }
 }

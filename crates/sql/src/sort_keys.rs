@@ -52,7 +52,7 @@ fn put(key: &mut Vec<u8>, value: Datum<'_>) {
         Datum::Bytes(bytes) => put_bytes(key, bytes),
         Datum::Interval(interval) => put_signed(key, interval.span(), 16),
         Datum::Uuid(uuid) => key.extend(uuid),
-        Datum::Json(text) => put_json(key, &json::known(text)),
+        Datum::Json(text) => put_json(key, &json::known(text), false),
         Datum::Array(array) => put_array(key, array),
     }
 }
@@ -127,8 +127,8 @@ fn put_array(key: &mut Vec<u8>, array: Array<'_>) {
 }
 
 /// As [`Value::compare`] has it: the kind, then for those that have parts how many, then these.
-fn put_json(key: &mut Vec<u8>, value: &Value<'_>) {
-    key.push(value.rank());
+fn put_json(key: &mut Vec<u8>, value: &Value<'_>, is_within: bool) {
+    key.push(value.rank(is_within));
     match &value.of {
         Form::Null => {}
         Form::Bool(value) => key.push((*value).into()),
@@ -136,16 +136,14 @@ fn put_json(key: &mut Vec<u8>, value: &Value<'_>) {
         Form::Number => put_number(key, value.raw),
         Form::Array(items) => {
             put_signed(key, items.len() as i128, 4);
-            items.iter().for_each(|item| put_json(key, item));
+            items.iter().for_each(|item| put_json(key, item, true));
         }
         Form::Object(pairs) => {
             let pairs = json::in_order(pairs);
             put_signed(key, pairs.len() as i128, 4);
             for (name, value) in pairs {
-                // Shorter names come first.
-                put_signed(key, name.len() as i128, 4);
-                key.extend(name.as_bytes());
-                put_json(key, value);
+                put_bytes(key, name.as_bytes());
+                put_json(key, value, true);
             }
         }
     }
@@ -262,6 +260,11 @@ mod tests {
             "{\"a\": 2}",
             "{\"b\": 1}",
             "{\"aa\": 1}",
+            "{\"a\": []}",
+            "{\"a\": null}",
+            "[[], 1]",
+            "[null]",
+            "{\"b\": 0, \"aa\": 1}",
             "{\"a\": 1, \"b\": null}",
             "123456789012345678901234567890123456789012345",
             "123456789012345678901234567890123456789012345.0",

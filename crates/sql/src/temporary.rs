@@ -11,6 +11,11 @@ use crate::names::Name;
 use crate::plan::{Node, Plan, Scan};
 
 impl<P: Protocol> Connection<P> {
+    /// What a plan does that a read-only transaction must not do. It may change rows of temporary tables, unless it is a snapshot.
+    pub(crate) fn changes(&self, plan: &Plan) -> Option<&'static str> {
+        if self.session.reads_snapshot() { plan.changes() } else { plan.changes_kept() }
+    }
+
     /// The session's temporary objects.
     fn temporary_objects(&self) -> Vec<(Name, Object)> {
         self.database.catalog().in_schema(&self.path.temporary)

@@ -44,6 +44,25 @@ fn definitions_are_kept_in_the_database() {
     definitions_are_kept::<Locking>();
 }
 
+/// An index is found by its name though nothing has named its table yet, as after a reopening.
+#[test]
+fn indexes_of_tables_that_nothing_has_named_are_found() {
+    let protocol = Cicada::open(Default::default(), Common::default()).unwrap();
+    let reopened = || Connection::open(&SqlDatabase::open(protocol.clone())).unwrap();
+    let mut one = reopened();
+    all(
+        &mut one,
+        &["CREATE SCHEMA s", "CREATE TABLE t (id int PRIMARY KEY, v int UNIQUE)", "CREATE TABLE s.t (v int)"],
+    );
+    all(&mut one, &["CREATE INDEX of_v ON t (v)", "CREATE INDEX of_s ON s.t (v)"]);
+    assert_eq!(code(run(&mut reopened(), "CREATE TABLE of_v (id int)")), "42P07");
+    assert_eq!(code(run(&mut reopened(), "DROP INDEX t_v_key")), "2BP01");
+    assert_eq!(code(run(&mut reopened(), "DROP INDEX of_s")), "42704");
+    all(&mut reopened(), &["DROP INDEX of_v, s.of_s"]);
+    assert_eq!(code(run(&mut reopened(), "DROP INDEX of_v")), "42704");
+    run(&mut reopened(), "CREATE TABLE of_v (id int)").unwrap();
+}
+
 /// The columns of a view are those of when it was made.
 #[test]
 fn views_of_all_columns_refuse_new_ones() {

@@ -338,6 +338,14 @@ impl Binder<'_> {
                     return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
                 }
                 let own = change.draft.description.columns[at].clone();
+                let has = match (own.identity, &own.default) {
+                    (Some(_), _) => Some("is already an identity column"),
+                    (None, Some(_)) => Some("already has a default value"),
+                    (None, None) => None,
+                };
+                if let Some(has) = has {
+                    return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, format!("{column} {has}")));
+                }
                 let options = sequence_options.as_deref().unwrap_or_default();
                 let default = self.own_sequence(&mut change.draft, &own, options, true)?;
                 let own = &mut change.draft.description.columns[at];

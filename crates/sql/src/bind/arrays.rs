@@ -59,7 +59,7 @@ impl Binder<'_> {
         let root = match &names[..] {
             [] => self.expr(root)?,
             [name] => self.column(None, &folded(name))?,
-            [table, name] => self.column(Some(&folded(table)), &folded(name))?,
+            [table, name] => self.column(Some((&*folded(table)).into()), &folded(name))?,
             _ => return Err(SqlError::unsupported("such a name")),
         };
         let of = root.base();
@@ -206,7 +206,7 @@ impl Binder<'_> {
     /// The row of a table as JSON: an object of its columns.
     pub(super) fn row_as_json(&mut self, table: &str, is_binary: bool) -> Result<Option<Typed>, SqlError> {
         let Some(scope) = self.scopes.last() else { return Ok(None) };
-        if scope.columns.iter().any(|column| column.name == table) || !scope.has_table(table) {
+        if scope.columns.iter().any(|column| column.name == table) || !scope.has_table(table.into()) {
             return Ok(None);
         }
         // What SQL keeps for itself is no part of a row.

@@ -36,13 +36,16 @@ impl Binder<'_> {
             Some(query) => self.insert_source(&targets, query)?,
         };
         let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
-        let named = alias.as_deref().unwrap_or(table.name.plain());
+        let own = match &alias {
+            Some(alias) => scope_of(alias, &table.columns),
+            None => scope_of(table.name.plain(), &table.columns).in_schema(table.name.schema()),
+        };
         let on_conflict = match &insert.on {
             None => OnConflict::Fail,
-            Some(ast::OnInsert::OnConflict(on)) => self.on_conflict(&table, named, on)?,
+            Some(ast::OnInsert::OnConflict(on)) => self.on_conflict(&table, own.clone(), on)?,
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
-        let returning = self.returning(scope_of(named, &table.columns), insert.returning.as_deref())?;
+        let returning = self.returning(own, insert.returning.as_deref())?;
         let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
         Ok(Plan::Insert { table, source, checks, keys, on_conflict, returning })
     }
@@ -59,7 +62,7 @@ impl Binder<'_> {
         bound.collect()
     }
 
-    fn on_conflict(&mut self, table: &Table, named: &str, on: &ast::OnConflict) -> Result<OnConflict, SqlError> {
+    fn on_conflict(&mut self, table: &Table, own: Scope, on: &ast::OnConflict) -> Result<OnConflict, SqlError> {
         let index = on.conflict_target.as_ref().map(|target| self.arbiter(table, target)).transpose()?;
         let update = match &on.action {
             ast::OnConflictAction::DoNothing => return Ok(OnConflict::Skip(index)),
@@ -69,7 +72,7 @@ impl Binder<'_> {
             let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         };
-        let scope = scope_of(named, &table.columns).joined(scope_of("excluded", &table.columns))?;
+        let scope = own.joined(scope_of("excluded", &table.columns))?;
         let (set, values) = self.assignments(table, &scope, &update.assignments)?;
         let condition = update.selection.as_ref().map(|condition| {
             self.within(scope.clone(), |binder| {
@@ -114,9 +117,18 @@ impl Binder<'_> {
             }
             return Ok(Node::Rows(rows));
         }
-        let bound = self.query(query)?;
-        let given = bound.columns.iter().enumerate();
-        let given = given.map(|(at, column)| Some(Typed::new(Expr::Column(at), column.of))).collect();
+        let bound = self.query_to_insert(query)?;
+        let listed = |at: usize| match &bound.node {
+            Node::Project { columns, .. } => columns.get(at),
+            _ => None,
+        };
+        let given = bound.columns.iter().enumerate().map(|(at, column)| {
+            // A literal, or a parameter, takes the type of its column.
+            let own = listed(at).filter(|expr| matches!(expr, Expr::Constant(_) | Expr::Parameter(_)));
+            let expr = own.filter(|_| column.of.base == Type::Unknown).cloned();
+            Some(Typed::new(expr.unwrap_or(Expr::Column(at)), column.of))
+        });
+        let given = given.collect();
         let columns = self.insert_row(targets, given)?;
         Ok(Node::Project { input: Box::new(bound.node), columns })
     }
@@ -321,7 +333,10 @@ impl Binder<'_> {
         };
         let table = self.catalog.written_table(name)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
-        let scope = scope_of(alias.as_deref().unwrap_or(table.name.plain()), &table.columns);
+        let scope = match alias {
+            Some(alias) => scope_of(&alias, &table.columns),
+            None => scope_of(table.name.plain(), &table.columns).in_schema(table.name.schema()),
+        };
         Ok((table, scope))
     }
 

@@ -9,7 +9,7 @@ use super::changes::scope_of;
 use super::indexes::{DraftIndex, KeyColumns, check_key};
 use super::{Binder, Recorded, Scope, column_type, folded};
 use crate::casts::Place;
-use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, ROW_NUMBER, Table};
+use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, OnCommit, ROW_NUMBER, Table};
 use crate::computed::is_own_name;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
@@ -193,6 +193,22 @@ impl Draft {
     }
 }
 
+/// Refuses a column that gets its values in two ways.
+fn check_value_options(table: &Name, column: &ast::ColumnDef, is_serial: bool) -> Result<(), SqlError> {
+    let count = |is_meant: fn(&ColumnOption) -> bool| column.options.iter().filter(|it| is_meant(&it.option)).count();
+    let defaults = usize::from(is_serial) + count(|it| matches!(it, ColumnOption::Default(_)));
+    let identities = count(|it| matches!(it, ColumnOption::Generated { .. }));
+    let what = match (defaults, identities) {
+        (0 | 1, 0) | (0, 1) => return Ok(()),
+        (_, 0) => "multiple default values",
+        (0, _) => "multiple identity specifications",
+        _ => "both default and identity",
+    };
+    let message = format!("{what} specified for column \"{}\" of table \"{table}\"", folded(&column.name));
+    let message = message.replace("specifications specified", "specifications");
+    Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+}
+
 impl Binder<'_> {
     pub(crate) fn create_table(&mut self, create: &ast::CreateTable, name: Name) -> Result<Definition, SqlError> {
         let unsupported = [
@@ -260,6 +276,7 @@ impl Binder<'_> {
         if serial.is_some() {
             new.default = Some(self.own_sequence(draft, &new, &[], false)?);
         }
+        check_value_options(&draft.name, column, serial.is_some())?;
         for option in &column.options {
             let named = || option.name.as_ref().map(folded);
             match &option.option {
@@ -370,6 +387,9 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail));
             }
         }
+        if let Some(parent) = &parent {
+            check_on_commit(parent, draft)?;
+        }
         match parent {
             None if !draft.description.children.contains(&key.parent) => {
                 draft.description.children.push(key.parent.clone());
@@ -388,6 +408,18 @@ impl Binder<'_> {
         draft.description.foreign.push(key);
         Ok(())
     }
+}
+
+/// Refuses a key to rows that go at each commit, from rows that stay.
+fn check_on_commit(parent: &Table, child: &Draft) -> Result<(), SqlError> {
+    let (own, other) = (child.description.on_commit, parent.on_commit);
+    if other != OnCommit::DeleteRows || own == OnCommit::DeleteRows {
+        return Ok(());
+    }
+    let message = "unsupported ON COMMIT and foreign key combination";
+    let (child, parent) = (child.name.plain(), parent.name.plain());
+    let detail = format!("Table \"{child}\" references \"{parent}\", but they do not have the same ON COMMIT setting.");
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
 }
 
 /// The unique keys of a table to which a foreign key may lead.

@@ -20,15 +20,12 @@ impl Binder<'_> {
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
         match expr {
             ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
-                self.call(&folded(name), Vec::new())
+                self.plain_call(&folded(name), Vec::new())
             }
             ast::Expr::Identifier(name) => self.column(None, &folded(name)),
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
-                [table, name] => self.column(Some(&folded(table)), &folded(name)),
-                [schema, table, name] => {
-                    self.column_of_schema(&folded(schema), &folded(table))?;
-                    self.column(Some(&folded(table)), &folded(name))
-                }
+                [table, name] => self.column(Some((&*folded(table)).into()), &folded(name)),
+                [schema, table, name] => self.column_of_schema(&folded(schema), &folded(table), &folded(name)),
                 _ => Err(SqlError::unsupported(format!("the name {expr}"))),
             },
             ast::Expr::Value(value) => self.literal(&value.value),

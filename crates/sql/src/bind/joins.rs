@@ -85,23 +85,34 @@ impl Binder<'_> {
                     let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                     return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
                 }
-                if let Some(Relation { name: own, node, columns }) = self.system_relation(name)? {
+                if let Some(Relation { schema, name: own, node, columns }) = self.system_relation(name)? {
                     let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
-                    return Ok(Source { node, scope: scope_of(&named, columns, alias.as_ref())? });
+                    let scope = scope_of(&named, columns, alias.as_ref())?;
+                    let scope = if alias.is_none() { scope.in_schema(schema) } else { scope };
+                    return Ok(Source { node, scope });
                 }
-                if let Some((_, Object::View(view))) = self.catalog.find_written(&Written::of(name)?)? {
+                let found = self.catalog.find_written(&Written::of(name)?)?;
+                if let Some((_, Object::Sequence(sequence))) = &found {
+                    return self.sequence_row(sequence, alias.as_ref());
+                }
+                if let Some((_, Object::View(view))) = found {
                     let bound = self.view(&view)?;
                     self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
                     self.catalog.named.borrow_mut().push(view.name.clone());
                     let named =
                         alias.as_ref().map_or_else(|| view.name.plain().to_owned(), |alias| folded(&alias.name));
                     let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
-                    return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
+                    let scope = scope_of(&named, columns, alias.as_ref())?;
+                    let scope = if alias.is_none() { scope.in_schema(view.name.schema()) } else { scope };
+                    return Ok(Source { node: bound.node, scope });
                 }
                 let table = self.catalog.written_table(name)?;
                 let named = alias.as_ref().map_or_else(|| table.name.plain().to_owned(), |alias| folded(&alias.name));
                 let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
                 let mut scope = scope_of(&named, columns.collect(), alias.as_ref())?;
+                if alias.is_none() {
+                    scope = scope.in_schema(table.name.schema());
+                }
                 let origins = scope.columns.iter_mut().enumerate();
                 origins.for_each(|(at, column)| {
                     column.origin = Some((table.clone(), at));
@@ -312,7 +323,7 @@ fn in_using(scope: &Scope, name: &str, side: &str) -> Result<usize, SqlError> {
 }
 
 /// The columns of a table or a subquery in FROM, renamed where the alias says so.
-fn scope_of(
+pub(super) fn scope_of(
     table: &str,
     columns: Vec<(String, crate::types::ColumnType)>,
     alias: Option<&ast::TableAlias>,

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::scope::Qualifier;
 use super::system::{DATABASE, ROLE, quoted};
 use super::{Binder, Recorded, folded};
 use crate::catalog::{Object, Table};
 use crate::error::{SqlError, SqlState};
+use crate::expr::Typed;
 use crate::names::{Name, PUBLIC, Path, USER, check_identifier, no_schema, parts};
 use crate::procedures;
 
@@ -171,7 +173,7 @@ impl Recorded<'_> {
         self.check_schema(written)?;
         let mut owner = None;
         let name = self.first(written, |name| {
-            owner = self.index_owner(name);
+            owner = self.index_owner(name)?;
             Ok(owner.is_some())
         })?;
         Ok(name.zip(owner))
@@ -213,13 +215,8 @@ impl Recorded<'_> {
     /// Whether the name alone stands for this object, or index.
     pub(super) fn is_visible(&self, name: &Name) -> Result<bool, SqlError> {
         let written = Written { schema: None, name: name.plain().to_owned() };
-        let first = self.first(&written, |other| self.is_known(other))?;
+        let first = self.first(&written, |other| self.is_taken(other))?;
         Ok(first.as_ref() == Some(name))
-    }
-
-    /// Whether an object or an index has this name, both of which are known where they are described.
-    fn is_known(&self, name: &Name) -> Result<bool, SqlError> {
-        Ok(self.index_owner(name).is_some() || self.object(name)?.is_some())
     }
 
     /// A name as it has to be written: alone where that stands for the object.
@@ -264,19 +261,10 @@ impl Binder<'_> {
         }
     }
 
-    /// Refuses a column of a table that stands in FROM, but is in another schema.
-    pub(super) fn column_of_schema(&self, schema: &str, table: &str) -> Result<(), SqlError> {
-        let named = self.scopes.iter().rev().flat_map(|scope| &scope.columns);
-        let of_table = named.filter(|column| column.table.as_deref() == Some(table));
-        let mut origins = of_table.filter_map(|column| column.origin.as_ref().map(|(table, _)| table));
+    /// A column of a table that is written with its schema.
+    pub(super) fn column_of_schema(&mut self, schema: &str, table: &str, name: &str) -> Result<Typed, SqlError> {
         let schema = self.catalog.schema(schema)?.unwrap_or_else(|| schema.to_owned());
-        match origins.next() {
-            Some(origin) if origin.name.schema() != schema => {
-                let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
-                Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
-            }
-            _ => Ok(()),
-        }
+        self.column(Some(Qualifier { schema: Some(&schema), table }), name)
     }
 }
 

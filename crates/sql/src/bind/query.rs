@@ -7,6 +7,7 @@ use super::comparable::{check_equal, check_ordered};
 use super::groups::{Groups, determined, grouping, over_groups};
 use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
+use super::scope::{Qualifier, no_table};
 use super::windows::{WindowCall, over_windows};
 use super::{Behind, Binder, Scope, ScopeColumn, Written, folded};
 use crate::casts::Place;
@@ -40,6 +41,23 @@ impl Binder<'_> {
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
         let known = self.tables.len();
         let bound = self.with(query.with.as_ref()).and_then(|()| self.query_body(query));
+        self.tables.truncate(known);
+        bound
+    }
+
+    /// A query whose rows are inserted: its columns may be of unknown type.
+    pub(super) fn query_to_insert(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
+        let known = self.tables.len();
+        let bound = self.with(query.with.as_ref()).and_then(|()| {
+            let is_plain = query.order_by.is_none() && query.limit_clause.is_none();
+            match &*query.body {
+                SetExpr::Query(inner) if is_plain => return self.query_to_insert(inner),
+                SetExpr::Select(select) => self.keeps_unknown = select.distinct.is_none(),
+                _ => {}
+            }
+            self.query_body(query)
+        });
+        self.keeps_unknown = false;
         self.tables.truncate(known);
         bound
     }
@@ -302,32 +320,37 @@ impl Binder<'_> {
             }
             ast::SelectItem::Wildcard(_) => self.all_columns(None, list)?,
             ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                self.all_columns(Some(&Written::of(name)?.name), list)?;
+                let Written { schema, name } = Written::of(name)?;
+                let schema = match schema {
+                    Some(schema) => Some(self.catalog.schema(&schema)?.unwrap_or(schema)),
+                    None => None,
+                };
+                self.all_columns(Some(Qualifier { schema: schema.as_deref(), table: &name }), list)?;
             }
             other => return Err(SqlError::unsupported(format!("{other}"))),
         }
         Ok(())
     }
 
-    fn all_columns(&mut self, table: Option<&str>, list: &mut Vec<(String, Typed)>) -> Result<(), SqlError> {
+    fn all_columns(&mut self, table: Option<Qualifier<'_>>, list: &mut Vec<(String, Typed)>) -> Result<(), SqlError> {
         let scope = self.scopes.last().cloned().unwrap_or_default();
-        let is_meant = |column: &ScopeColumn| match table {
-            None => !column.is_hidden,
-            // What USING hides is named so, and what SQL keeps for itself is not.
-            Some(table) => column.table.as_deref() == Some(table) && !(column.is_hidden && is_own_name(&column.name)),
-        };
-        match table {
-            Some(table) if !scope.has_table(table) => {
-                let message = format!("missing FROM-clause entry for table \"{table}\"");
-                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
-            }
+        let all = match table {
             None if scope.columns.is_empty() => {
                 let message = "SELECT * with no tables specified is not valid";
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
-            _ => {}
-        }
-        for (at, column) in scope.columns.iter().enumerate().filter(|(_, column)| is_meant(column)) {
+            None => scope.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden).collect(),
+            Some(table) => {
+                let mut all = scope.of_table(table)?;
+                if all.is_empty() {
+                    return Err(no_table(&self.scopes, table));
+                }
+                // What USING hides is named so, and what SQL keeps for itself is not.
+                all.retain(|(_, column)| !(column.is_hidden && is_own_name(&column.name)));
+                all
+            }
+        };
+        for (at, column) in all {
             list.push((column.name.clone(), Typed::new(Expr::Column(at), column.of)));
         }
         Ok(())

@@ -1,15 +1,19 @@
 //! Sequences: their definitions, columns that have one, and the functions that ask them.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{self, SequenceOptions};
 
 use super::definitions::{Draft, free_name};
+use super::joins::Source;
 use super::{Binder, Written, column_type, folded};
 use crate::casts::Place;
 use crate::catalog::Column;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::names::{Name, PUBLIC};
-use crate::sequences::{BLOCK, Draw, Drawing, Sequence, SequenceDefinition, greatest_of};
+use crate::plan::Node;
+use crate::sequences::{BLOCK, Draw, Drawing, Sequence, SequenceDefinition, Shown, greatest_of};
 use crate::statement::{Definition, NewObject};
 use crate::types::Type;
 
@@ -145,6 +149,25 @@ impl Binder<'_> {
         let sequence = SequenceDefinition { owner, is_internal, ..of };
         draft.objects.push((name.clone(), Some(NewObject::Sequence(sequence, None))));
         Ok(next_number(&name))
+    }
+
+    /// The row of a sequence in FROM.
+    pub(super) fn sequence_row(
+        &mut self,
+        sequence: &Arc<Sequence>,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Source, SqlError> {
+        sequence.find()?;
+        let named = alias.map_or_else(|| sequence.name.plain().to_owned(), |alias| folded(&alias.name));
+        let columns = [("last_value", Type::Int8), ("log_cnt", Type::Int8), ("is_called", Type::Bool)];
+        let columns = columns.map(|(name, of)| (name.to_owned(), of.into())).to_vec();
+        let scope = super::joins::scope_of(&named, columns, alias)?;
+        let scope = if alias.is_none() { scope.in_schema(sequence.name.schema()) } else { scope };
+        let parts = [Shown::LastValue, Shown::IsCalled];
+        let [last, is_called] = parts.map(|it| self.drawing(Draw::Shown(sequence.clone(), it), Box::new([])));
+        let zero = super::literals::constant(crate::datum::Datum::Int(0), Type::Int8).expr;
+        let node = Node::Project { input: Box::new(Node::Nothing), columns: vec![last, zero, is_called] };
+        Ok(Source { node, scope })
     }
 
     /// A function of sequences.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::scope::Qualifier;
 use super::{Binder, scope};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -103,9 +104,13 @@ impl Variables {
 }
 
 impl Binder<'_> {
-    pub(super) fn column(&mut self, table: Option<&str>, name: &str) -> Result<Typed, SqlError> {
+    pub(super) fn column(&mut self, table: Option<Qualifier<'_>>, name: &str) -> Result<Typed, SqlError> {
         let found = scope::resolve(&self.scopes, table, name);
-        match (found, self.variable(table, name)) {
+        let variable = match table {
+            Some(Qualifier { schema: Some(_), .. }) => Ok(None),
+            table => self.variable(table.map(|it| it.table), name),
+        };
+        match (found, variable) {
             (Ok(_), Ok(Some(_)) | Err(_)) if !self.variables.as_ref().is_some_and(|it| it.are_hidden) => {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message)

@@ -201,8 +201,8 @@ impl<P: Protocol> Connection<P> {
         self.check_not_failed()?;
         let (bound, _) = self.bind_to_tables(&statement, &[])?;
         let Action::Run(plan) = bound.action else { return Err(SqlError::unsupported("COPY of this statement")) };
-        if !matches!(plan, Plan::Query { .. }) {
-            self.check_writable(plan.verb())?;
+        if let Some(verb) = self.changes(&plan) {
+            self.check_writable(verb)?;
         }
         let plan = Arc::new(plan);
         let all = match &*plan {

@@ -51,6 +51,9 @@ pub(crate) struct Function {
     pub(crate) eval: Eval,
 }
 
+/// Operators of arrays of one type. Other functions take what their elements' types have in common.
+const ALIKE: [&str; 9] = ["=", "<>", "<", "<=", ">", ">=", "@>", "<@", "&&"];
+
 impl Function {
     /// What `AnyElement` stands for beside these arguments, if they tell it.
     ///
@@ -66,6 +69,9 @@ impl Function {
             };
             let Some(next) = next else { continue };
             let known = *element.get_or_insert(next);
+            if known != next && ALIKE.contains(&self.name) {
+                return Err(Unresolved::None);
+            }
             if casts::find(next, known, Place::Implicit).is_none() {
                 casts::find(known, next, Place::Implicit).ok_or(Unresolved::None)?;
                 element = Some(next);

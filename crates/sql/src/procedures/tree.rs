@@ -184,6 +184,17 @@ impl Act {
 }
 
 impl Plan {
+    /// As [`Plan::changes`], but for rows of temporary tables, which a read-only transaction may change.
+    pub(crate) fn changes_kept(&self) -> Option<&'static str> {
+        match self {
+            Self::Insert { table, .. } | Self::Update { table, .. } | Self::Delete { table, .. } => {
+                self.changes().filter(|_| !table.name.is_temporary())
+            }
+            Self::Analyze(analyzed) => analyzed.plan.changes_kept(),
+            _ => self.changes(),
+        }
+    }
+
     /// What its first part that changes rows is called, if it has one.
     pub(crate) fn changes(&self) -> Option<&'static str> {
         match self {

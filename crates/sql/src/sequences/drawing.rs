@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{BLOCK, Draw, Drawn, ROW_BLOCKS, Sequence, planned};
+use super::{BLOCK, Draw, Drawn, ROW_BLOCKS, Sequence, Shown, planned};
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 
@@ -37,6 +37,10 @@ impl Drawing {
                 let message = "lastval is not yet defined in this session";
                 SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
             })?,
+            Draw::Shown(sequence, Shown::LastValue) => self.shown(sequence, Shown::LastValue)?,
+            Draw::Shown(sequence, Shown::IsCalled) => {
+                return Ok(Datum::Bool(self.shown(sequence, Shown::IsCalled)? != 0));
+            }
             Draw::Set(sequence) => match arguments {
                 [Datum::Int(number), rest @ ..] if rest.iter().all(|it| !it.is_null()) => {
                     let is_called = !matches!(rest, [Datum::Bool(false)]);
@@ -81,6 +85,22 @@ impl Drawing {
         }
         inner.last.insert(sequence.definition.number, number);
         inner.latest = Some((sequence.definition.number, number));
+        Ok(number)
+    }
+
+    /// What the row of a sequence has. A transaction that is run again is shown the same.
+    fn shown(&self, sequence: &Arc<Sequence>, part: Shown) -> Result<i64, SqlError> {
+        let own = sequence.definition.number;
+        let again = self.drawn.inner().next_given(own);
+        if let Some(number) = again {
+            return Ok(number);
+        }
+        if self.drawn.is_planned {
+            self.drawn.inner().wanted = Some(planned::Wanted::Show(sequence.clone(), part));
+            return Err(SqlError::internal("a planned transaction looks at no sequence"));
+        }
+        let number = sequence.shown(part)?;
+        self.drawn.inner().note_given(own, number);
         Ok(number)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polychron_sync::spin_hint;
 
-use super::{Drawn, DrawnInner, ROW_BLOCKS, Sequence};
+use super::{Drawn, DrawnInner, ROW_BLOCKS, Sequence, Shown};
 use crate::error::SqlError;
 
 /// How often a sequence is looked at that another thread has.
@@ -21,6 +21,8 @@ pub(super) enum Wanted {
     Numbers(Arc<Sequence>, i128),
     /// To set the sequence, which then goes on with this number or behind it.
     Set(Arc<Sequence>, i64, bool),
+    /// To look at a part of its row.
+    Show(Arc<Sequence>, Shown),
 }
 
 impl Sequence {
@@ -64,6 +66,7 @@ impl Sequence {
             return None;
         }
         state.last = Some(last as i64);
+        state.is_set_to_next = false;
         Some((next as i64, (last - next) / i128::from(self.definition.increment)))
     }
 }
@@ -102,6 +105,10 @@ impl Drawn {
             Some(Wanted::Numbers(sequence, count)) => sequence.provide(count)?,
             Some(Wanted::Set(sequence, number, is_called)) => {
                 sequence.set(number, is_called)?;
+                self.inner().note_given(sequence.definition.number, number);
+            }
+            Some(Wanted::Show(sequence, part)) => {
+                let number = sequence.shown(part)?;
                 self.inner().note_given(sequence.definition.number, number);
             }
         }

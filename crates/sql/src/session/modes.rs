@@ -20,6 +20,12 @@ impl<W: Interactive + 'static> Session<W> {
         }
     }
 
+    /// Whether statements read a snapshot, in which nothing can be changed.
+    pub(crate) fn reads_snapshot(&self) -> bool {
+        let mode = self.block.as_ref().map_or_else(|| self.mode_of(self.reads_only), |block| block.mode);
+        matches!(mode, Mode::Snapshot)
+    }
+
     /// What the transaction was begun with.
     pub(crate) fn modes(&self) -> Modes {
         Modes { is_read_only: self.block.as_ref().map(|block| block.is_read_only) }

@@ -142,6 +142,7 @@ fn numbers(lower: i32, values: impl IntoIterator<Item = i64>) -> OwnedDatum {
 
 /// A relation of the system.
 pub(super) struct Relation {
+    pub(super) schema: &'static str,
     pub(super) name: String,
     pub(super) node: Node,
     pub(super) columns: Vec<(String, ColumnType)>,
@@ -203,7 +204,8 @@ impl Binder<'_> {
             Node::Rows(rows)
         };
         let columns = columns.into_iter().map(|(name, of)| (name.to_owned(), of.into())).collect();
-        Ok(Some(Relation { name: name.to_owned(), node, columns }))
+        let schema = if is_standard { "information_schema" } else { "pg_catalog" };
+        Ok(Some(Relation { schema, name: name.to_owned(), node, columns }))
     }
 
     /// The texts that a function of the catalog, or a type, gives numbers.

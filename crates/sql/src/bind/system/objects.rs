@@ -163,10 +163,12 @@ pub(super) fn indexes(table: &Table) -> impl Iterator<Item = (usize, &Index)> {
 }
 
 /// A default as PostgreSQL writes it. An identity has none.
-pub(super) fn default_in_words(column: &Column) -> Option<String> {
+pub(super) fn default_in_words(objects: &Objects, column: &Column) -> Option<String> {
     let default = column.default.as_deref().filter(|_| column.identity.is_none())?;
     let sequence = default.strip_prefix("nextval('").and_then(|rest| rest.split_once('\''));
     if let Some((name, ")" | "::regclass)")) = sequence {
+        let sequence = super::super::drops::sequence_of(default).map(|name| objects.shown(&name).replace('\'', "''"));
+        let name = sequence.as_deref().unwrap_or(name);
         return Some(format!("nextval('{name}'::regclass)"));
     }
     let inside = default.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));

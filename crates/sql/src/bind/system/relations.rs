@@ -261,7 +261,7 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
             }
         }
         "pg_attrdef" => rows.extend(table.visible().filter_map(|(at, column)| {
-            let (number, default) = (number(table, at), default_in_words(column)?);
+            let (number, default) = (number(table, at), default_in_words(objects, column)?);
             Some(vec![
                 ("oid", int(default_id(table, number))),
                 ("adrelid", int(id)),
@@ -374,7 +374,7 @@ fn of_column(column: &Column, place: (i64, i64)) -> Row {
     let mut row = attribute(place, &column.name, column.of);
     row.extend([
         ("attnotnull", flag(!column.nullable)),
-        ("atthasdef", flag(default_in_words(column).is_some())),
+        ("atthasdef", flag(column.default.is_some() && column.identity.is_none())),
         ("attidentity", text(identity)),
     ]);
     row

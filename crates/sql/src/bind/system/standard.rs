@@ -118,7 +118,7 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
         ])),
         "columns" => rows.extend((1..).zip(table.visible()).map(|(number, (_, column))| {
             let sequence = objects.sequence_of(&table.name, &column.name);
-            of_table(column_of_table(number, column, sequence.map(|(_, it)| &it.definition)))
+            of_table(column_of_table(objects, number, column, sequence.map(|(_, it)| &it.definition)))
         })),
         "table_constraints" => {
             let row = |name: &str, kind: &'static str, (deferrable, deferred): (bool, bool)| {
@@ -206,10 +206,10 @@ fn not_null(table: &Table) -> impl Iterator<Item = (String, &str)> {
 }
 
 /// A column of a table, with its sequence.
-fn column_of_table(number: i64, column: &Column, sequence: Option<&SequenceDefinition>) -> Row {
+fn column_of_table(objects: &Objects, number: i64, column: &Column, sequence: Option<&SequenceDefinition>) -> Row {
     let mut row = standard_column(number, &column.name, column.of);
     row.extend([
-        ("column_default", default_in_words(column).map_or(OwnedDatum::NULL, text)),
+        ("column_default", default_in_words(objects, column).map_or(OwnedDatum::NULL, text)),
         ("is_nullable", yes(column.nullable)),
     ]);
     if let (Some(identity), Some(of)) = (column.identity, sequence) {
