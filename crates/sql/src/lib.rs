@@ -71,6 +71,7 @@ pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
 pub use session::{KeptBecause, Parking};
 #[cfg(feature = "mutations")]
 pub use steps::Step;
+pub use streams::Give;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};
 pub use wire::{DATABASE, Forms, ROLE, TransactionStatus, copy_of};

@@ -25,7 +25,7 @@ use crate::types::Type;
 const HELD_BACK: usize = 1 << 20;
 
 /// Takes the rows of an answer with these columns, one after the other.
-type Give<'g> = dyn FnMut(&[RowColumn], &[Datum<'_>]) -> io::Result<()> + 'g;
+pub type Give<'g> = dyn FnMut(&[RowColumn], &[Datum<'_>]) -> io::Result<()> + 'g;
 
 /// An answer under way, over all attempts.
 pub(crate) struct Stream<'g> {
@@ -129,7 +129,7 @@ impl<P: Protocol> Connection<P> {
         prepared: &mut Prepared,
         types: &[Type],
         parameters: &[Datum<'_>],
-        give: &mut dyn FnMut(&[RowColumn], &[Datum<'_>]) -> io::Result<()>,
+        give: &mut Give<'_>,
     ) -> Result<Rows, SqlError> {
         self.run_prepared(prepared, parameters, Some(types), Some(&mut Stream::new(give)))
     }
@@ -138,11 +138,7 @@ impl<P: Protocol> Connection<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn stream_query(
-        &mut self,
-        text: &str,
-        give: &mut dyn FnMut(&[RowColumn], &[Datum<'_>]) -> io::Result<()>,
-    ) -> Result<Option<Rows>, SqlError> {
+    pub fn stream_query(&mut self, text: &str, give: &mut Give<'_>) -> Result<Option<Rows>, SqlError> {
         let Ok(commands) = parse::commands(text) else { return Ok(None) };
         let [Command::Sql(statement @ ast::Statement::Query(_))] = &commands[..] else { return Ok(None) };
         let ended = self.limited(text, |connection| match connection.bound_statement(statement, &[]) {
