@@ -273,6 +273,22 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub max_connections: u16,
 
+    /// Show what goes on at this address: /metrics for Prometheus, and a page
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+
+    /// Who looks at the metrics has to know the first line of this file; needed where other machines reach the address
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub metrics_password_file: Option<PathBuf>,
+
+    /// Tell transactions that take so many milliseconds or longer, a line of JSON each on the error output
+    #[arg(long, value_name = "MS")]
+    pub log_slow_transactions: Option<u64>,
+
+    /// Tell their statements without constants
+    #[arg(long, requires = "log_slow_transactions")]
+    pub log_without_constants: bool,
+
     /// Concurrency-control protocol; `polychron bench list` names them
     #[arg(long, default_value = DefaultProtocol::NAME)]
     pub protocol: String,

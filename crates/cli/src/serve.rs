@@ -1,10 +1,13 @@
 //! `polychron serve`: a database that clients of PostgreSQL talk to.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use polychron::Database;
 use polychron_base::line::OneLine;
-use polychron_server::{Credentials, Options, Password, Server, ServerError, new_password};
+use polychron_server::{Credentials, Metrics, Options, Password, Server, ServerError, SlowLog, new_password};
 
 use crate::arguments::Serve;
 use crate::interrupt;
@@ -46,6 +49,8 @@ fn serve(given: &Serve) -> Result<(), String> {
         socket_directory: Some(PathBuf::from(&given.socket_directory)).filter(|path| !path.as_os_str().is_empty()),
         allows_plain_text_on_the_network: given.plain_text_on_the_network,
         max_connections,
+        metrics: metrics(given)?,
+        slow_log: slow_log(given),
         ..Options::new(credentials(given).map_err(|error| error.to_string())?)
     };
     let server = Server::start(database, options).map_err(|error| error.to_string())?;
@@ -57,10 +62,33 @@ fn serve(given: &Serve) -> Result<(), String> {
     for address in server.addresses() {
         print_output(format_args!("listening on {address}"));
     }
+    if let Some(address) = server.metrics_address() {
+        print_output(format_args!("metrics on http://{address}/"));
+    }
     if let Some(path) = server.socket() {
         print_output(format_args!("listening on {}", path.display()));
     }
     server.wait().map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
+}
+
+fn metrics(given: &Serve) -> Result<Option<Metrics>, String> {
+    let Some(address) = given.metrics else { return Ok(None) };
+    let password = given.metrics_password_file.as_deref().map(|file| {
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+        let line = text.lines().next().filter(|line| !line.is_empty());
+        line.map(str::to_owned).ok_or_else(|| failed(&"the first line is empty"))
+    });
+    Ok(Some(Metrics { address, password: password.transpose()? }))
+}
+
+fn slow_log(given: &Serve) -> Option<SlowLog> {
+    let after = Duration::from_millis(given.log_slow_transactions?);
+    let line = Arc::new(|line: &str| {
+        // Nobody may read it.
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    });
+    Some(SlowLog { after, cuts_constants: given.log_without_constants, line })
 }
 
 /// How clients show who they are. A password that is made here is printed once, and nowhere else.

@@ -28,7 +28,7 @@ fn largest(bucket: usize) -> u64 {
 
 /// A distribution under way.
 #[derive(Debug)]
-pub(crate) struct Counting {
+pub struct Counting {
     buckets: Box<[AtomicU64; BUCKETS]>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Counting {
 impl Counting {
     /// Counts a number; only one thread may.
     #[inline]
-    pub(crate) fn count(&self, number: u64) {
+    pub fn count(&self, number: u64) {
         let count = &self.buckets[bucket(number)];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -93,7 +93,7 @@ impl fmt::Debug for Distribution {
 
 impl Distribution {
     /// Adds what a thread has counted so far.
-    pub(crate) fn add(&mut self, counting: &Counting) {
+    pub fn add(&mut self, counting: &Counting) {
         self.counts.resize(BUCKETS, 0);
         for (sum, count) in self.counts.iter_mut().zip(counting.buckets.iter()) {
             *sum += count.load(Ordering::Relaxed);
@@ -105,6 +105,12 @@ impl Distribution {
     pub fn since(&self, before: &Self) -> Self {
         let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));
         Self { counts: self.counts.iter().zip(earlier).map(|(now, before)| now - before).collect() }
+    }
+
+    /// How many numbers do not exceed a power of two less one.
+    pub fn below_power(&self, power: u32) -> u64 {
+        let numbers = self.counts.iter().enumerate();
+        numbers.take_while(|(at, _)| largest(*at) < 1 << power).map(|(_, count)| count).sum()
     }
 
     /// The number of recorded numbers.

@@ -67,7 +67,7 @@ pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnVector};
 pub use change_outcome::ChangeOutcome;
 pub use definitions::Standing;
-pub use distribution::{Distribution, SharedDistribution};
+pub use distribution::{Counting, Distribution, SharedDistribution};
 pub use events::{Event, Events, OpeningStage};
 pub use foreign_keys::Constraints;
 pub use futures::{Becomes, Future, FutureValue, Futures};

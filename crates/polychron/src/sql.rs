@@ -68,6 +68,12 @@ impl<P: Protocol> fmt::Debug for Connection<P> {
 }
 
 impl<P: Protocol> Database<P> {
+    /// The tables as SQL has them, for what is between programs and clients: a server.
+    #[doc(hidden)]
+    pub fn sql_database(&self) -> &std::sync::Arc<SqlDatabase<P>> {
+        self.sql.get_or_init(|| SqlDatabase::open(self.protocol.clone()))
+    }
+
     /// A connection for statements in SQL; see [`crate::sql`]. It has a worker for itself, as a session has, unless it is [parked](Connection::park).
     ///
     /// ```
@@ -83,7 +89,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`SqlState::TOO_MANY_CONNECTIONS`] when all slots of workers are taken.
     pub fn sql(&self) -> Result<Connection<P>, Error> {
-        let tables = self.sql.get_or_init(|| SqlDatabase::open(self.protocol.clone()));
+        let tables = self.sql_database();
         let (answers, workers) = (self.answers.clone(), self.pool.source(&self.protocol));
         polychron_sql::Connection::with_workers(tables, answers, Box::new(workers)).map(Connection)
     }

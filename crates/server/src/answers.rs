@@ -1,6 +1,6 @@
 //! What clients get: messages that are appended to one buffer, which is written in one go.
 
-use polychron_sql::{CopyShape, Forms, Notice, Row, RowColumn, SqlError, TransactionStatus, Type};
+use polychron_sql::{Bound, CopyShape, Forms, Notice, Row, RowColumn, SqlError, TransactionStatus, Type};
 
 use crate::error::End;
 use crate::socket::Socket;
@@ -23,6 +23,8 @@ pub(crate) struct Answers {
     buffer: Vec<u8>,
     /// A value as text.
     shown: String,
+    /// The bytes that were written so far.
+    pub(crate) sent: u64,
 }
 
 /// Appends a text and the byte 0; a 0 within it would end it.
@@ -52,6 +54,7 @@ impl Answers {
             return Ok(());
         }
         let written = socket.write_all(&self.buffer);
+        self.sent += self.buffer.len() as u64;
         self.buffer.clear();
         if self.buffer.capacity() > KEPT {
             self.buffer = Vec::new();
@@ -148,19 +151,19 @@ impl Answers {
     /// The columns of rows to come.
     pub(crate) fn columns<'c>(
         &mut self,
-        columns: impl ExactSizeIterator<Item = (&'c str, Type)>,
+        columns: impl ExactSizeIterator<Item = (&'c str, Type, Bound)>,
         format: impl Fn(usize) -> Format,
     ) {
         self.put(b'T', |out| {
             put_count(out, columns.len());
-            for (at, (name, of)) in columns.enumerate() {
+            for (at, (name, of, bound)) in columns.enumerate() {
                 let of = shown_type(of);
                 put_text(out, name);
                 // Of which table's column it is, is not told.
                 out.extend_from_slice(&[0; 6]);
                 out.extend_from_slice(&of.oid().to_be_bytes());
                 out.extend_from_slice(&of.size().to_be_bytes());
-                out.extend_from_slice(&(-1_i32).to_be_bytes());
+                out.extend_from_slice(&bound.modifier().to_be_bytes());
                 out.extend_from_slice(&(format(at) as i16).to_be_bytes());
             }
         });
@@ -225,7 +228,17 @@ impl Answers {
 
     fn failure(&mut self, severity: &str, error: &SqlError) {
         self.notices(error.notices());
-        let more = [(b'D', error.detail()), (b'H', error.hint()), (b'W', error.context())];
+        let (object, position) = (error.object(), error.position().map(|position| position.to_string()));
+        let more = [
+            (b'D', error.detail()),
+            (b'H', error.hint()),
+            (b'P', position.as_deref()),
+            (b'W', error.context()),
+            (b's', object.schema.as_deref()),
+            (b't', object.table.as_deref()),
+            (b'c', object.column.as_deref()),
+            (b'n', object.constraint.as_deref()),
+        ];
         self.report(b'E', (severity, error.state().code(), error.message()), &more);
     }
 

@@ -18,6 +18,9 @@ pub enum ServerError {
     /// An address that others reach, where everybody is admitted.
     #[error("{0} is reached from other machines, and clients there need a password: `trust` is for this machine alone")]
     TrustOnTheNetwork(SocketAddr),
+    /// An address that others reach, where everybody would be shown what goes on.
+    #[error("{0} is reached from other machines, and metrics there need a password")]
+    MetricsOnTheNetwork(SocketAddr),
     /// An address cannot be listened to.
     #[error("{0}: {1}")]
     Listen(SocketAddr, io::Error),

@@ -4,35 +4,26 @@
 //! again where it conflicts.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use polychron::Protocol;
 use polychron_sql::{
-    Datum, Forms, Kind, OwnedDatum, Prepared, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
+    Bound, Datum, Forms, Kind, Named, OwnedDatum, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
 };
 
 use crate::answers::Format;
 use crate::error::{End, malformed};
-use crate::messages::{Bind, Longs, Named, Shorts};
+use crate::messages::{Bind, Longs, Named as Target, Shorts};
 use crate::session::{Session, Wire};
 
-/// The most statements, and the most portals, of a session.
+/// The most portals of a session.
 const MOST: usize = 10_000;
-
-/// A prepared statement.
-#[derive(Clone, Debug)]
-struct Statement {
-    /// Its name.
-    name: Arc<str>,
-    prepared: Prepared,
-    /// The types of its parameters, as the client is told.
-    types: Arc<[Type]>,
-}
 
 /// A statement with values, and how far it has come.
 #[derive(Debug)]
 struct Portal {
-    statement: Statement,
+    statement: Named,
+    /// The name of the statement.
+    name: String,
     values: Vec<OwnedDatum>,
     /// One for all columns, or one for each.
     formats: Vec<Format>,
@@ -58,10 +49,9 @@ impl Portal {
     }
 }
 
-/// Statements and portals by their names; the empty name stands for the latest one without a name.
+/// Portals by their names; the empty name stands for the latest one without a name.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
-    statements: ByName<Statement>,
     portals: ByName<Portal>,
 }
 
@@ -81,10 +71,6 @@ impl<T> Default for ByName<T> {
 impl<T> ByName<T> {
     fn get(&self, name: &str) -> Option<&T> {
         if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
-    }
-
-    fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
     }
 
     fn insert(&mut self, name: &str, value: T) {
@@ -117,37 +103,23 @@ impl Extended {
         self.portals.clear();
     }
 
-    /// A portal has run: where its statement was bound again for that, later portals need not do so.
-    fn keep_bound(&mut self, portal: &Portal) {
-        if let Some(statement) = self.statements.get_mut(&portal.statement.name)
-            && statement.prepared.text() == portal.statement.prepared.text()
-            && !statement.prepared.is_bound_as(&portal.statement.prepared)
-        {
-            statement.prepared = portal.statement.prepared.clone();
-        }
-    }
-
     /// A text of the simple protocol takes the place of what has no name.
     pub(crate) fn forget_unnamed(&mut self) {
-        self.statements.remove("");
         self.portals.remove("");
     }
 }
 
-fn no_statement(name: &str) -> SqlError {
-    let message = match name {
-        "" => "unnamed prepared statement does not exist".to_owned(),
-        name => format!("prepared statement \"{name}\" does not exist"),
-    };
-    SqlError::new(SqlState::UNDEFINED_STATEMENT, message)
+/// What a client is told of a column.
+fn described(column: &RowColumn) -> (&str, Type, Bound) {
+    (&column.name, column.of, column.bound)
 }
 
 fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
 }
 
-fn too_many(what: &str) -> SqlError {
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a session has at most {MOST} {what}"))
+fn too_many_portals() -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a session has at most {MOST} portals"))
 }
 
 fn formats(codes: Shorts<'_>) -> Result<Vec<Format>, SqlError> {
@@ -165,12 +137,8 @@ impl<P: Protocol> Session<P> {
     }
 
     pub(crate) fn parse(&mut self, name: &str, text: &str, types: Longs<'_>) -> Result<(), SqlError> {
-        if !name.is_empty() && self.extended.statements.get(name).is_some() {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return self.refuse(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
-        }
-        if self.extended.statements.is_full() {
-            return self.refuse(too_many("prepared statements"));
+        if let Err(error) = self.connection.check_new_name(name) {
+            return self.refuse(error);
         }
         let mut declared = Vec::with_capacity(types.iter().len());
         for oid in types.iter() {
@@ -184,10 +152,10 @@ impl<P: Protocol> Session<P> {
         }
         let prepared = self.connection.prepare_typed(text, &declared)?;
         let types = match prepared.parameters() {
-            [] => declared.into(),
-            types => types.into(),
+            [] => declared,
+            types => types.to_vec(),
         };
-        self.extended.statements.insert(name, Statement { name: name.into(), prepared, types });
+        self.connection.name_statement(name, Named { prepared, types })?;
         self.wire.answers.plain(b'1');
         Ok(())
     }
@@ -205,13 +173,13 @@ impl<P: Protocol> Session<P> {
 
     /// The portal that a Bind makes.
     fn portal(&self, bind: &Bind<'_>) -> Result<Portal, SqlError> {
-        let statement = self.extended.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        let statement = self.connection.named_statement(bind.statement)?;
         if !bind.portal.is_empty() && self.extended.portals.get(bind.portal).is_some() {
             let message = format!("portal \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
         if self.extended.portals.is_full() {
-            return Err(too_many("portals"));
+            return Err(too_many_portals());
         }
         let (given, wanted) = (bind.values.count, statement.types.len());
         if given != wanted {
@@ -235,38 +203,45 @@ impl<P: Protocol> Session<P> {
             _ => parameter_formats.get(at).copied().unwrap_or(Format::Text),
         };
         let mut values = Vec::with_capacity(wanted);
-        for (at, (value, of)) in bind.values.iter().zip(&*statement.types).enumerate() {
+        for (at, (value, of)) in bind.values.iter().zip(&statement.types).enumerate() {
             values.push(match value {
                 None => OwnedDatum::NULL,
                 Some(bytes) => self.connection.read_parameter(*of, bytes, format(at) == Format::Binary)?,
             });
         }
-        let statement = statement.clone();
-        Ok(Portal { statement, values, formats: result_formats, rows: None, given: 0, is_done: false })
+        let (statement, name) = (statement.clone(), bind.statement.to_owned());
+        Ok(Portal { statement, name, values, formats: result_formats, rows: None, given: 0, is_done: false })
     }
 
-    pub(crate) fn describe(&mut self, named: Named<'_>) -> Result<(), SqlError> {
+    pub(crate) fn describe(&mut self, named: Target<'_>) -> Result<(), SqlError> {
         let answers = &mut self.wire.answers;
         match named {
-            Named::Statement(name) => {
-                let Some(statement) = self.extended.statements.get(name) else {
-                    return self.refuse(no_statement(name));
+            Target::Statement(name) => {
+                let statement = match self.connection.named_statement(name) {
+                    Ok(statement) => statement,
+                    Err(error) => return Err(self.connection.fail_request(error)),
                 };
                 answers.parameters(&statement.types);
                 let columns = statement.prepared.columns();
                 match columns {
                     [] => answers.plain(b'n'),
-                    _ => answers.columns(columns.iter().map(|it| (it.name.as_str(), it.of)), |_| Format::Text),
+                    _ => answers.columns(columns.iter().map(described), |_| Format::Text),
                 }
             }
-            Named::Portal(name) => {
-                let Some(portal) = self.extended.portals.get(name) else { return self.refuse(no_portal(name)) };
+            Target::Portal(name) => {
+                let Some(portal) = self.extended.portals.get(name) else {
+                    // A cursor is a portal, too.
+                    let Some(columns) = self.connection.cursor_columns(name) else {
+                        return self.refuse(no_portal(name));
+                    };
+                    answers.columns(columns.iter().map(described), |_| Format::Text);
+                    return Ok(());
+                };
                 let columns = portal.statement.prepared.columns();
                 match columns {
                     [] => answers.plain(b'n'),
                     _ => {
-                        let columns = columns.iter().map(|it| (it.name.as_str(), it.of));
-                        answers.columns(columns, |at| portal.format(at));
+                        answers.columns(columns.iter().map(described), |at| portal.format(at));
                     }
                 }
             }
@@ -274,11 +249,11 @@ impl<P: Protocol> Session<P> {
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, named: Named<'_>) {
+    pub(crate) fn close(&mut self, named: Target<'_>) {
         // What is not there is closed already.
         match named {
-            Named::Statement(name) => drop(self.extended.statements.remove(name)),
-            Named::Portal(name) => drop(self.extended.portals.remove(name)),
+            Target::Statement(name) => self.connection.forget_statement(name),
+            Target::Portal(name) => drop(self.extended.portals.remove(name)),
         }
         self.wire.answers.plain(b'3');
     }
@@ -305,7 +280,7 @@ impl<P: Protocol> Session<P> {
         let before = portal.statement.prepared.binding();
         let done = self.run_portal(&mut portal, most)?;
         if portal.statement.prepared.binding() != before {
-            self.extended.keep_bound(&portal);
+            self.connection.keep_bound(&portal.name, &portal.statement.prepared);
         }
         // The end of a transaction is that of its portals.
         let has_ended = was_in_transaction && !self.connection.is_in_transaction();
@@ -334,7 +309,7 @@ impl<P: Protocol> Session<P> {
             Kind::Statement => {
                 if portal.rows.is_none() {
                     let values: Vec<Datum<'_>> = portal.values.iter().map(OwnedDatum::get).collect();
-                    let Statement { prepared, types, .. } = &mut portal.statement;
+                    let Named { prepared, types } = &mut portal.statement;
                     let Session { connection, wire, .. } = self;
                     let formats = &portal.formats;
                     // A portal that is left and gone on with has its whole answer.

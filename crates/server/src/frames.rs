@@ -58,6 +58,8 @@ pub(crate) struct Incoming {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// The bytes that have come so far.
+    pub(crate) received: u64,
 }
 
 impl Incoming {
@@ -81,6 +83,7 @@ impl Incoming {
         }
         let read = socket.read(&mut self.buffer[self.end..])?;
         self.end += read;
+        self.received += read as u64;
         Ok(read > 0)
     }
 

@@ -19,6 +19,7 @@ mod socket;
 mod startup;
 mod threads;
 mod watch;
+mod watching;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,9 +32,12 @@ use polychron_base::clock::Duration;
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
 use listen::Acceptor;
+pub use polychron_sql::SlowLog;
 use registry::Registry;
 use silent::Silent;
 use threads::Threads;
+use watching::Http;
+pub use watching::Metrics;
 
 /// What a server listens to, whom it admits, and when it gives up.
 #[derive(Clone, Debug)]
@@ -54,6 +58,10 @@ pub struct Options {
     pub authentication_timeout: Duration,
     /// How long open transactions may go on when the server ends.
     pub shutdown_grace: Duration,
+    /// The port that shows what goes on, if there is to be one.
+    pub metrics: Option<Metrics>,
+    /// Where transactions are told that take long, if they are.
+    pub slow_log: Option<SlowLog>,
 }
 
 impl Options {
@@ -71,6 +79,8 @@ impl Options {
             max_unauthenticated: 100,
             authentication_timeout: Duration::from_secs(60),
             shutdown_grace: Duration::from_secs(10),
+            metrics: None,
+            slow_log: None,
         }
     }
 }
@@ -90,6 +100,7 @@ pub struct Server<P: Protocol> {
     acceptors: Vec<Acceptor>,
     /// Waits for silent clients.
     watcher: Option<JoinHandle<()>>,
+    http: Option<Http>,
     stopper: Stopper,
 }
 
@@ -124,7 +135,13 @@ impl<P: Protocol> Server<P> {
         let (threads, silent) = (Threads::default(), Silent::new().map_err(no_thread)?);
         let shared = Arc::new(Shared { database, options, registry, threads, silent });
         let watcher = Some(silent::start(&shared).map_err(no_thread)?);
-        let mut server = Self { shared: Some(shared.clone()), acceptors: Vec::new(), watcher, stopper };
+        let mut server = Self {
+            shared: Some(shared.clone()),
+            acceptors: Vec::new(),
+            watcher,
+            http: watching::start(&shared)?,
+            stopper,
+        };
         for door in doors {
             server.acceptors.push(Acceptor::start(door, &shared)?);
         }
@@ -134,6 +151,11 @@ impl<P: Protocol> Server<P> {
     /// Where it listens to TCP.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptors.iter().filter_map(Acceptor::address).collect()
+    }
+
+    /// Where it shows what goes on.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
     }
 
     /// Its unix socket.
@@ -155,6 +177,7 @@ impl<P: Protocol> Server<P> {
     fn end(&mut self) -> Option<Database<P>> {
         let shared = self.shared.take()?;
         self.acceptors.drain(..).for_each(Acceptor::end);
+        self.http = None;
         self.stopper.0.wait_for_sessions(shared.options.shutdown_grace);
         shared.silent.end();
         shared.threads.end();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polychron_base::clock::Duration;
 use polychron_sql::CancelHandle;
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::socket::Socket;
 
@@ -19,6 +19,26 @@ struct Entry {
     /// Of one that has shown who it is.
     admitted: Option<Admitted>,
     is_idle: Arc<AtomicBool>,
+    watched: Arc<Watched>,
+}
+
+/// What others see of a session, and say to it.
+#[derive(Debug, Default)]
+struct Watched {
+    is_ended: AtomicBool,
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+/// How many clients there are, and what has gone over the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) admitted: usize,
+    pub(crate) unauthenticated: usize,
+    /// All that have come.
+    pub(crate) came: u64,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
 }
 
 struct Admitted {
@@ -33,6 +53,8 @@ struct State {
     entries: BTreeMap<i32, Entry>,
     /// How many of them have shown who they are.
     admitted: usize,
+    /// All that have come, and the bytes of those that are gone.
+    past: Counts,
 }
 
 struct Inner {
@@ -60,6 +82,7 @@ pub(crate) struct Place {
     pub(crate) number: i32,
     /// It waits for its client, outside of transactions.
     is_idle: Arc<AtomicBool>,
+    watched: Arc<Watched>,
 }
 
 impl Registry {
@@ -88,8 +111,11 @@ impl Registry {
         }
         let number = state.free_number();
         let is_idle = Arc::<AtomicBool>::default();
-        state.entries.insert(number, Entry { socket: socket.clone(), admitted: None, is_idle: is_idle.clone() });
-        Place { registry: self.clone(), number, is_idle }
+        let (admitted, watched) = (None, Arc::<Watched>::default());
+        state.past.came += 1;
+        let entry = Entry { socket: socket.clone(), admitted, is_idle: is_idle.clone(), watched: watched.clone() };
+        state.entries.insert(number, entry);
+        Place { registry: self.clone(), number, is_idle, watched }
     }
 
     /// How many threads clients have that have not shown who they are: beyond this, acceptors wait.
@@ -111,6 +137,23 @@ impl Registry {
         if let Some(handle) = handle {
             handle.cancel();
         }
+    }
+
+    /// Has the session of this number end: its next read finds the end of the stream.
+    pub(crate) fn terminate(&self, number: i32) {
+        if let Some(entry) = self.state().entries.get(&number) {
+            entry.watched.is_ended.store(true, Ordering::SeqCst);
+            entry.socket.shut_down(Shutdown::Read);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let state = self.state();
+        let mut counts = state.past;
+        counts.admitted = state.admitted;
+        counts.unauthenticated = state.entries.len() - state.admitted;
+        state.entries.values().for_each(|entry| entry.watched.add_to(&mut counts));
+        counts
     }
 
     /// Has all sessions end.
@@ -153,11 +196,22 @@ impl Registry {
     }
 }
 
+impl Watched {
+    fn add_to(&self, counts: &mut Counts) {
+        // Relaxed: nothing hangs on them.
+        counts.received += self.received.load(Ordering::Relaxed);
+        counts.sent += self.sent.load(Ordering::Relaxed);
+    }
+}
+
+/// Greater numbers are those of connections without a server.
+const LAST: i32 = (1 << 30) - 1;
+
 impl State {
     /// A number that no session has.
     fn free_number(&mut self) -> i32 {
         loop {
-            self.next = if self.next == i32::MAX { 1 } else { self.next + 1 };
+            self.next = if self.next >= LAST { 1 } else { self.next + 1 };
             if !self.entries.contains_key(&self.next) {
                 return self.next;
             }
@@ -193,7 +247,13 @@ impl Place {
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.registry.is_stopping()
+        self.registry.is_stopping() || self.watched.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// So many bytes have come and gone so far.
+    pub(crate) fn note_bytes(&self, received: u64, sent: u64) {
+        self.watched.received.store(received, Ordering::Relaxed);
+        self.watched.sent.store(sent, Ordering::Relaxed);
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -206,6 +266,7 @@ impl Drop for Place {
         let mut state = self.registry.state();
         if let Some(entry) = state.entries.remove(&self.number) {
             state.admitted -= usize::from(entry.admitted.is_some());
+            entry.watched.add_to(&mut state.past);
         }
         drop(state);
         self.registry.0.changed.notify_all();

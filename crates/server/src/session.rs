@@ -201,6 +201,7 @@ impl<P: Protocol> Session<P> {
         loop {
             if !self.wire.has_next()? {
                 self.wire.answers.write(&self.wire.socket)?;
+                self.place.note_bytes(self.wire.incoming.received, self.wire.answers.sent);
                 if !self.connection.is_in_transaction() {
                     if !self.place.set_idle(true) {
                         return Err(End::shutdown());

@@ -14,6 +14,7 @@ impl<P: Protocol> Session<P> {
     /// The session ends.
     pub(crate) fn simple(&mut self, text: &str) -> Result<(), End> {
         self.extended.forget_unnamed();
+        self.connection.forget_statement("");
         let done = match begins_with_copy(text).then(|| copy_of(text)).flatten() {
             Some(Kind::CopyIn) => self.copy_in(text)?,
             Some(Kind::CopyOut) => self.copy_out(text)?,
@@ -85,16 +86,19 @@ impl<P: Protocol> Session<P> {
 }
 
 fn describe(wire: &mut Wire, columns: &[RowColumn]) {
-    wire.answers.columns(columns.iter().map(|column| (column.name.as_str(), column.of)), |_| Format::Text);
+    wire.answers
+        .columns(columns.iter().map(|column| (column.name.as_str(), column.of, column.bound)), |_| Format::Text);
 }
 
 /// Tells what a statement has done.
 fn tell(wire: &mut Wire, outcome: &Outcome, forms: &polychron_sql::Forms) -> Result<(), End> {
-    let Outcome { tag, columns, rows, notices, .. } = outcome;
+    let Outcome { tag, columns, bounds, rows, notices, .. } = outcome;
     wire.answers.notices(notices);
     // A query without columns has rows all the same.
     if !columns.is_empty() || tag.starts_with("SELECT ") {
-        wire.answers.columns(columns.iter().map(|(name, of)| (name.as_str(), *of)), |_| Format::Text);
+        let bound = |at: usize| bounds.get(at).copied().unwrap_or_default();
+        let columns = columns.iter().enumerate().map(|(at, (name, of))| (name.as_str(), *of, bound(at)));
+        wire.answers.columns(columns, |_| Format::Text);
     }
     for row in rows {
         let values = row.iter().zip(columns).map(|(value, (_, of))| (*of, value.get()));

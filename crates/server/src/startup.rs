@@ -88,12 +88,14 @@ impl<'s> Newcomer<'s> {
         for (name, value) in &startup.settings {
             connection.set_parameter(name, value).map_err(End::Fatal)?;
         }
+        connection.keep_as_initial();
         let mut key = [0; KEY];
         getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
         let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };
         if !self.place.admit(key, connection.cancel_handle()) {
             return Err(End::fatal(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
         }
+        crate::watching::introduce(&mut connection, self.place, self.socket);
         for (name, value) in connection.reported_parameters() {
             self.answers.parameter_status(name, &value);
         }

@@ -356,7 +356,7 @@ impl Object {
 pub(crate) type Changes = std::collections::BTreeMap<Name, Option<Object>>;
 
 /// The database, as those see it who find what a catalog does not have yet.
-pub(crate) trait Source: Send + Sync {
+pub(crate) trait Source: crate::watch::Live + Send + Sync {
     /// The names of the objects that SQL has made.
     fn names(&self) -> Result<Vec<Name>, SqlError>;
 
@@ -388,9 +388,9 @@ pub(crate) struct Catalog {
     objects: HashMap<Name, Object>,
     /// Names that stand for nothing, whatever the source says.
     gone: hashbrown::HashSet<Name>,
-    source: Option<Weak<dyn Source>>,
+    pub(crate) source: Option<Weak<dyn Source>>,
     /// Tables that a transaction of this session alone may use, until it ends.
-    closed: HashMap<TableId, u64>,
+    pub(crate) closed: HashMap<TableId, u64>,
     /// Each catalog of a database has another number.
     pub(crate) version: u64,
     /// It has what a transaction has changed, so that others of its number are not the same.

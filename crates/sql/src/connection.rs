@@ -23,7 +23,8 @@ use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
 use crate::session::Session;
-use crate::settings::Changed;
+use crate::session_statements::Statements;
+use crate::settings::{Changed, Settings};
 use crate::statement::{Action, Source, Statement};
 use crate::text::Zone;
 use crate::types::Type;
@@ -57,6 +58,10 @@ pub struct Connection<P: Protocol> {
     pub(crate) is_pipelined: bool,
     /// Where it looks for names without a schema.
     pub(crate) path: Arc<Path>,
+    /// What settings are where nothing sets them.
+    pub(crate) initial: Option<Box<Settings>>,
+    /// Statements by their names, of PREPARE and of a server's clients.
+    pub(crate) statements: Statements,
     /// It has temporary tables with which something is to be done when a transaction commits.
     pub(crate) acts_on_commit: bool,
 }
@@ -104,7 +109,10 @@ impl<P: Protocol> Connection<P> {
         let path = Arc::new(Path { temporary: temporary_schema(slot.session), ..Path::default() });
         session.drawn().set_path(path.clone());
         let acts_on_commit = false;
-        Ok(Self {
+        let _ = session.drawn().activity.set(slot.activity.clone());
+        let mut own = Self {
+            initial: None,
+            statements: Statements::default(),
             database,
             session,
             zone,
@@ -118,7 +126,10 @@ impl<P: Protocol> Connection<P> {
             is_pipelined,
             path,
             acts_on_commit,
-        })
+        };
+        own.keep_as_initial();
+        own.slot.activity.set_settings(&own.settings());
+        Ok(own)
     }
 
     /// Whether the client holds a transaction, or has one that failed and was not ended.
@@ -148,6 +159,24 @@ impl<P: Protocol> Connection<P> {
         parameters: &[(Type, Datum<'_>)],
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
+        let unwound = Unwound(self);
+        let ended = unwound.0.limited(text, |connection| connection.execute_within(text, parameters, answered));
+        // It has not unwound.
+        std::mem::forget(unwound);
+        self.finish_definitions();
+        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
+            self.database.forget_dropped();
+        }
+        ended.map_err(|error| error.within(text))
+    }
+
+    /// Runs the statements of a text as a part of a request, and counts them.
+    pub(crate) fn execute_within(
+        &mut self,
+        text: &str,
+        parameters: &[(Type, Datum<'_>)],
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
         // A `character` has no blanks at its end but in answers.
         let (types, values): (Vec<_>, Vec<_>) = parameters
             .iter()
@@ -157,14 +186,13 @@ impl<P: Protocol> Connection<P> {
             })
             .unzip();
         let parameters = Parameters { types: &types, values: &values };
-        let unwound = Unwound(self);
-        let ended = unwound.0.limited(text, |connection| connection.execute_text(text, parameters, answered));
-        // It has not unwound.
-        std::mem::forget(unwound);
-        self.finish_definitions();
-        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
-            self.database.forget_dropped();
-        }
+        self.slot.activity.note_text(text);
+        let mut rows = 0;
+        let ended = self.execute_text(text, parameters, &mut |outcome| {
+            rows += outcome.count;
+            answered(outcome);
+        });
+        self.slot.activity.count_noted(ended.as_ref().ok().map(|()| rows));
         ended
     }
 
@@ -255,7 +283,15 @@ impl<P: Protocol> Connection<P> {
             _ => {}
         }
         let plans: Vec<_> = bound.iter().map(|plan| (plan, parameters.values)).collect();
-        self.session.run_all(&plans, last.as_ref(), &self.zone, answered)
+        let (slot, mut counts) = (self.slot.clone(), Vec::new());
+        let ended = self.session.run_all(&plans, last.as_ref(), &self.zone, &mut |outcome| {
+            counts.push(outcome.count);
+            answered(outcome);
+        });
+        if ended.is_ok() {
+            bound.iter().zip(counts).for_each(|(plan, rows)| slot.activity.count_uses(plan.uses(), rows));
+        }
+        ended
     }
 
     /// Binds a statement to the tables as they are, which it uses from now on.
@@ -320,7 +356,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Runs a statement in the open transaction, which it begins where there is none.
-    fn step(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+    pub(crate) fn step(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
         let control = Control::of(statement).map_err(|error| self.session.fail(error.into()))?;
         let may_follow_error =
             matches!(control, Some(Control::Commit { .. } | Control::RollBack { .. } | Control::RollBackTo(_)));
@@ -331,7 +367,10 @@ impl<P: Protocol> Connection<P> {
             Some(control) => self.control(control),
             None => match self.set(statement) {
                 Some(set) => set,
-                None => self.run(statement, parameters),
+                None => match self.about_session(statement, parameters) {
+                    Some(done) => done.map_err(|error| self.fail(error)),
+                    None => self.run(statement, parameters),
+                },
             },
         }
     }
@@ -372,7 +411,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    fn run(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+    pub(crate) fn run(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
             Action::Run(plan) => {
@@ -380,7 +419,10 @@ impl<P: Protocol> Connection<P> {
                     self.check_writable(verb)?;
                 }
                 self.session.begin(Modes::default(), false)?;
-                self.session.run((&plan.into(), parameters.values), &self.zone)
+                let plan = plan.into();
+                let outcome = self.session.run((&plan, parameters.values), &self.zone)?;
+                self.slot.activity.count_uses(plan.uses(), outcome.count);
+                Ok(outcome)
             }
             Action::Define(definition) => {
                 self.check_writable(definition.tag)?;
@@ -450,7 +492,12 @@ impl<P: Protocol> Connection<P> {
                 }
                 Ok(outcome)
             }
-            Control::SetSession => Ok(Outcome::tagged("SET")),
+            Control::SetSession(modes) => {
+                if let Some(is_read_only) = modes.is_read_only {
+                    self.change_settings(false, |settings| settings.reads_only = is_read_only);
+                }
+                Ok(Outcome::tagged("SET"))
+            }
             Control::Show(name) => self.show(&name),
         }
     }

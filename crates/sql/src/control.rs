@@ -29,8 +29,8 @@ pub(crate) enum Control {
     Release(String),
     RollBackTo(String),
     SetTransaction(Modes),
-    /// What transactions begin with that say nothing: they are as the session says already.
-    SetSession,
+    /// What transactions begin with that say nothing.
+    SetSession(Modes),
     Show(String),
 }
 
@@ -55,10 +55,8 @@ impl Control {
             S::Set(ast::Set::SetTransaction { modes, snapshot: None, session: false }) => {
                 Self::SetTransaction(modes_of(modes))
             }
-            S::Set(ast::Set::SetTransaction { modes, snapshot: None, session: true })
-                if modes_of(modes).is_read_only != Some(true) =>
-            {
-                Self::SetSession
+            S::Set(ast::Set::SetTransaction { modes, snapshot: None, session: true }) => {
+                Self::SetSession(modes_of(modes))
             }
             S::ShowVariable { variable } => {
                 let words: Vec<_> = variable.iter().map(folded).collect();

@@ -15,7 +15,8 @@ use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::outcome::Outcome;
 use crate::parse::{error_of, syntax_error};
-use crate::types::Type;
+use crate::rows::RowColumn;
+use crate::types::{Bound, Type};
 
 /// A statement about cursors.
 #[derive(Clone, Debug)]
@@ -203,6 +204,7 @@ fn direction(parser: &mut Parser<'_>) -> Result<Direction, SqlError> {
 pub(crate) struct Cursor {
     pub(crate) name: String,
     pub(crate) columns: Vec<(String, Type)>,
+    pub(crate) bounds: Vec<Bound>,
     pub(crate) rows: Vec<Vec<OwnedDatum>>,
     /// What the rows take.
     pub(crate) bytes: usize,
@@ -223,6 +225,7 @@ impl Cursor {
         Self {
             name: declare.name.clone(),
             columns: outcome.columns,
+            bounds: outcome.bounds,
             rows: outcome.rows,
             bytes,
             position: 0,
@@ -363,6 +366,17 @@ impl<P: Protocol> Connection<P> {
         Ok(Outcome::tagged("DECLARE CURSOR"))
     }
 
+    /// The columns of the cursor of this name, if there is one.
+    pub fn cursor_columns(&self, name: &str) -> Option<Vec<RowColumn>> {
+        let cursor = self.session.cursors.iter().find(|cursor| cursor.name == name)?;
+        let column = |(at, (name, of)): (usize, &(String, Type))| RowColumn {
+            name: name.clone(),
+            of: *of,
+            bound: cursor.bounds.get(at).copied().unwrap_or_default(),
+        };
+        Some(cursor.columns.iter().enumerate().map(column).collect())
+    }
+
     fn fetch(&mut self, name: &str, direction: Direction, is_move: bool) -> Result<Outcome, SqlError> {
         let at = self.find_cursor(name)?;
         let passed = self.session.cursors[at].go(direction, is_move);
@@ -373,6 +387,7 @@ impl<P: Protocol> Connection<P> {
             return Ok(Outcome { count, ..Outcome::tagged(format!("MOVE {count}")) });
         }
         let rows = passed.iter().map(|&position| cursor.rows[position - 1].clone()).collect();
-        Ok(Outcome { count, columns: cursor.columns.clone(), rows, ..Outcome::tagged(format!("FETCH {count}")) })
+        let (columns, bounds) = (cursor.columns.clone(), cursor.bounds.clone());
+        Ok(Outcome { count, columns, bounds, rows, ..Outcome::tagged(format!("FETCH {count}")) })
     }
 }

@@ -238,12 +238,6 @@ impl<P: Protocol> Connection<P> {
 
     /// Does what SET says of constraints, replays and time-outs; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
-        if let ast::Statement::Reset(ast::ResetStatement { reset: ast::Reset::ConfigurationParameter(name) }) =
-            statement
-            && name.to_string().eq_ignore_ascii_case("search_path")
-        {
-            return Some(Ok(self.set_path(false, Path::initial(), "RESET")));
-        }
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
             return None;
         };
@@ -422,6 +416,9 @@ impl<P: Protocol> Connection<P> {
     fn finish(&mut self) {
         let ended = self.session.take_ended();
         let has_committed = ended.as_ref().is_some_and(|(_, has_committed)| *has_committed);
+        if ended.is_some() {
+            self.slot.activity.end_transaction(has_committed);
+        }
         if let Some((script, _)) = ended
             && !(script.before.is_empty() && script.made.is_empty())
         {

@@ -4,7 +4,9 @@ use std::fmt;
 
 use polychron_base::Error;
 use polychron_schema::EvolutionError;
+use sqlparser::tokenizer::Location;
 
+use crate::names::Name;
 use crate::outcome::Notice;
 
 /// A code of five characters, as the appendix "PostgreSQL Error Codes" of its manual lists them.
@@ -144,6 +146,33 @@ struct Inner {
     notices: Vec<Notice>,
     /// Which of the rows that a statement inserts it is about.
     row: Option<usize>,
+    about: About,
+    place: Place,
+}
+
+/// Where in its text a statement is wrong.
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    #[default]
+    Unknown,
+    /// By line and column, both from 1.
+    At(u64, u64),
+    /// By its character, from 1.
+    Position(usize),
+}
+
+/// The object that an error is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct About {
+    /// Its schema.
+    pub schema: Option<String>,
+    /// The table.
+    pub table: Option<String>,
+    /// The column of the table.
+    pub column: Option<String>,
+    /// The constraint of the table.
+    pub constraint: Option<String>,
 }
 
 impl SqlError {
@@ -163,6 +192,8 @@ impl SqlError {
             context: None,
             notices: Vec::new(),
             row: None,
+            about: About::default(),
+            place: Place::Unknown,
         };
         Self { inner: Box::new(inner) }
     }
@@ -261,6 +292,49 @@ impl SqlError {
         self
     }
 
+    /// The same error about this table, and a column or a constraint of it.
+    #[must_use]
+    pub(crate) fn about(mut self, table: &Name, column: Option<&str>, constraint: Option<&str>) -> Self {
+        self.inner.about = About {
+            schema: Some(table.schema().to_owned()),
+            table: Some(table.plain().to_owned()),
+            column: column.map(str::to_owned),
+            constraint: constraint.map(str::to_owned),
+        };
+        self
+    }
+
+    /// The same error of what stands there in the text. What is known already is nearer.
+    #[must_use]
+    pub(crate) fn at(mut self, place: Location) -> Self {
+        if matches!(self.inner.place, Place::Unknown) && place.line > 0 {
+            self.inner.place = Place::At(place.line, place.column);
+        }
+        self
+    }
+
+    /// The same error of a statement of this text. An error within a procedure has a place in that one's text, and none here.
+    #[must_use]
+    pub(crate) fn within(mut self, text: &str) -> Self {
+        let Place::At(line, column) = self.inner.place else { return self };
+        self.inner.place = Place::Unknown;
+        if self.inner.context.is_none()
+            && let Some(lines) = usize::try_from(line - 1).ok().filter(|&lines| lines <= text.matches('\n').count())
+        {
+            let before: usize = text.split_inclusive('\n').take(lines).map(|line| line.chars().count()).sum();
+            let position = before.saturating_add(usize::try_from(column).unwrap_or(usize::MAX));
+            self.inner.place = Place::Position(position.min(text.chars().count() + 1));
+        }
+        self
+    }
+
+    /// The same error at the end of this text.
+    #[must_use]
+    pub(crate) fn at_end(mut self, text: &str) -> Self {
+        self.inner.place = Place::Position(text.chars().count() + 1);
+        self
+    }
+
     /// The row that it is about.
     pub(crate) fn row(&self) -> Option<usize> {
         self.inner.row
@@ -289,6 +363,19 @@ impl SqlError {
     /// Where it comes from, the innermost place first, in a line each: in procedures, or in the data of a COPY.
     pub fn context(&self) -> Option<&str> {
         self.inner.context.as_deref()
+    }
+
+    /// The object that it is about.
+    pub fn object(&self) -> &About {
+        &self.inner.about
+    }
+
+    /// Which character of the text is wrong, from 1.
+    pub fn position(&self) -> Option<usize> {
+        match self.inner.place {
+            Place::Position(position) => Some(position),
+            _ => None,
+        }
     }
 
     /// What the statement had for the client before it failed.

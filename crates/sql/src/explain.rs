@@ -13,6 +13,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Analyzed, JoinKind, Node, Plan, Scan, SortKey};
 use crate::text::{Zone, write};
 use crate::types::Type;
+use crate::watch::Activity;
 
 /// What is wanted of EXPLAIN.
 pub(crate) struct Wanted {
@@ -86,11 +87,12 @@ impl Conflicts {
         Self { is_ignored: !plans.any(|plan| matches!(plan, Plan::Analyze(_))), ..Self::default() }
     }
 
-    pub(crate) fn note(&mut self, abort: &Abort) {
+    pub(crate) fn note(&mut self, abort: &Abort, activity: &Activity) {
+        self.count += 1;
+        activity.note_conflict(abort, self.count);
         if self.is_ignored {
             return;
         }
-        self.count += 1;
         if self.first.len() < TOLD {
             self.first.push(format!("  Conflict: {}", crate::names::in_words(&abort.to_string())));
         }

@@ -16,6 +16,7 @@ use polychron_sync::publish;
 
 use crate::error::{SqlError, SqlState};
 use crate::resident;
+use crate::watch::{Activity, Watch};
 
 /// How long a wait looks away.
 const NAP: Duration = Duration::from_millis(2);
@@ -24,6 +25,7 @@ const NAP: Duration = Duration::from_millis(2);
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     sessions: Mutex<(u64, Vec<Weak<Slot>>)>,
+    pub(crate) watch: Arc<Watch>,
     /// Something was opened, or a transaction has ended.
     changed: (Mutex<()>, Condvar),
 }
@@ -33,6 +35,9 @@ pub(crate) struct Gates {
 pub(crate) struct Slot {
     /// The session's number; no other one has it.
     pub(crate) session: u64,
+    /// What it does, for others to see.
+    pub(crate) activity: Arc<Activity>,
+    watch: Arc<Watch>,
     /// [`IN_USE`] while the noted tables are in use, [`PARKED`] while they are those of a transaction that is parked, or 0.
     in_use: AtomicU64,
     /// The transaction is parked, and a definition has taken one of its tables. Changed under the lock of the tables.
@@ -54,9 +59,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Slot {
-    fn new(session: u64) -> Self {
+    fn new(session: u64, watch: &Arc<Watch>) -> Self {
+        let (activity, watch) = (watch.admit(session), watch.clone());
         let (in_use, is_outdated, noted, bound, has_closed, tables) = Default::default();
-        Self { session, in_use, is_outdated, noted, bound, has_closed, tables }
+        Self { session, activity, watch, in_use, is_outdated, noted, bound, has_closed, tables }
     }
 
     /// The number of a statement that the session binds.
@@ -188,12 +194,26 @@ impl Slot {
     }
 }
 
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.watch.leave(&self.activity);
+    }
+}
+
 impl Gates {
+    /// The tables that are in use, with their sessions.
+    pub(crate) fn held(&self) -> Vec<(u64, TableId)> {
+        let slots: Vec<_> = lock(&self.sessions).1.iter().filter_map(Weak::upgrade).collect();
+        let held = slots.iter().filter(|slot| slot.is_in_use());
+        held.flat_map(|slot| lock(&slot.tables).iter().map(|table| (slot.session, *table)).collect::<Vec<_>>())
+            .collect()
+    }
+
     /// The place of a new session.
     pub(crate) fn admit(&self) -> Arc<Slot> {
         let mut sessions = lock(&self.sessions);
         sessions.0 += 1;
-        let slot = Arc::new(Slot::new(sessions.0));
+        let slot = Arc::new(Slot::new(sessions.0, &self.watch));
         sessions.1.retain(|slot| slot.strong_count() > 0);
         sessions.1.push(Arc::downgrade(&slot));
         slot

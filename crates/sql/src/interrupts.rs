@@ -12,6 +12,7 @@ use polychron_engine::limits::{Cancellation, Limits};
 
 use crate::connection::Connection;
 use crate::error::SqlError;
+use crate::watch::Begun;
 
 /// Ends the running statement of a connection, from any thread. Clones are the same handle.
 #[derive(Clone, Default)]
@@ -105,13 +106,28 @@ impl Running {
 impl<P: Protocol> Connection<P> {
     /// A handle that ends the statement which the connection runs, from any thread.
     pub fn cancel_handle(&mut self) -> CancelHandle {
-        self.interrupts.handle.get_or_insert_default().clone()
+        let handle = self.interrupts.handle.get_or_insert_default().clone();
+        self.slot.activity.set_cancel(&handle);
+        handle
     }
 
     /// A statement begins: what can end it, if something can.
     pub(crate) fn begin_statement(&mut self) -> Option<Running> {
         self.end_leaked_copy();
         self.interrupts.begin()
+    }
+
+    /// A COPY begins, as a statement that is counted.
+    pub(crate) fn begin_counted(&self, text: &str) -> Result<Begun, SqlError> {
+        let begun = self.slot.activity.begin()?;
+        self.slot.activity.note_text(text);
+        Ok(begun)
+    }
+
+    /// It has ended.
+    pub(crate) fn end_counted(&self, begun: Begun, ended: Result<u64, &SqlError>) {
+        self.slot.activity.count_noted(ended.ok());
+        self.slot.activity.end(begun, ended.err(), self.session.state(), self.session.has_ended());
     }
 
     /// Runs a statement within its limits. A transaction that is parked is run again before; behind it, the transaction rests.
@@ -121,12 +137,14 @@ impl<P: Protocol> Connection<P> {
         work: impl FnOnce(&mut Self) -> Result<O, SqlError>,
     ) -> Result<O, SqlError> {
         self.session.check_thread()?;
+        let begun = self.slot.activity.begin()?;
         let running = self.begin_statement();
         let ended = Running::hold(running.as_ref(), || {
             self.wake(text)?;
             work(self)
         });
         self.session.rest();
+        self.slot.activity.end(begun, ended.as_ref().err(), self.session.state(), self.session.has_ended());
         ended
     }
 }

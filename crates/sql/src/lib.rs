@@ -41,6 +41,7 @@ mod resident;
 mod rows;
 mod sequences;
 mod session;
+mod session_statements;
 mod settings;
 mod sort_keys;
 mod statement;
@@ -52,6 +53,7 @@ mod text;
 mod types;
 mod values;
 mod versions;
+mod watch;
 mod whole;
 mod wire;
 
@@ -61,7 +63,7 @@ pub use copy::{CopyIn, CopyShape};
 pub use database::SqlDatabase;
 pub use datum::{Datum, Interval, OwnedDatum};
 pub use decimal::Decimal;
-pub use error::{SqlError, SqlState};
+pub use error::{About, SqlError, SqlState};
 pub use interrupts::CancelHandle;
 pub use outcome::{Notice, Outcome};
 pub use parking::Workers;
@@ -69,9 +71,13 @@ pub use prepared::{Kind, Prepared};
 pub use resident::park_idle;
 pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
 pub use session::{KeptBecause, Parking};
+pub use session_statements::Named;
 #[cfg(feature = "mutations")]
 pub use steps::Step;
 pub use streams::Give;
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};
+pub use watch::{
+    Client, ConflictCount, ConflictSeen, SessionSeen, SessionState, SlowLog, StatementSums, Sums, TableSums,
+};
 pub use wire::{DATABASE, Forms, ROLE, TransactionStatus, copy_of};

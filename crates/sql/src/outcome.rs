@@ -4,7 +4,7 @@ use crate::datum::OwnedDatum;
 use crate::error::SqlState;
 use crate::plan::Plan;
 use crate::text::{self, Zone};
-use crate::types::Type;
+use crate::types::{Bound, Type};
 
 /// What a statement has done.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Outcome {
     pub count: u64,
     /// Names and types of the columns of its rows.
     pub columns: Vec<(String, Type)>,
+    /// What the types of its columns allow of values; empty: anything.
+    pub bounds: Vec<Bound>,
     /// The rows.
     pub rows: Vec<Vec<OwnedDatum>>,
     /// What the client is to know, although nothing has failed.

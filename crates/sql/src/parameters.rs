@@ -31,7 +31,17 @@ impl Default for ClientSettings {
 }
 
 impl ClientSettings {
-    fn application(&self) -> &str {
+    /// Takes over one of them, by its name.
+    pub(crate) fn take(&mut self, name: &str, from: &Self) {
+        match name {
+            "application_name" => self.application = from.application,
+            "extra_float_digits" => self.float_digits = from.float_digits,
+            // All others are never changed.
+            _ => {}
+        }
+    }
+
+    pub(crate) fn application(&self) -> &str {
         str::from_utf8(&self.application.0[..self.application.1]).unwrap_or_default()
     }
 
@@ -131,14 +141,59 @@ fn is_unicode(name: &str) -> bool {
     ["utf8", "unicode"].iter().any(|own| plain.eq_ignore_ascii_case(own))
 }
 
-/// The value that a setting of this name has at first.
-pub(crate) fn initial(name: &str) -> &'static str {
-    find(name).map_or("", |parameter| parameter.value)
+/// Names of the settings with their values, and whether clients change them. `client` are those of a session.
+pub(crate) fn all(client: &ClientSettings) -> impl Iterator<Item = (&'static str, String, bool)> {
+    PARAMETERS.iter().map(|parameter| {
+        let value = match parameter.change {
+            Change::Application => client.application().to_owned(),
+            Change::FloatDigits => client.float_digits.to_string(),
+            _ => parameter.value.to_owned(),
+        };
+        (parameter.shown, value, parameter.change != Change::Never)
+    })
+}
+
+/// The value of a setting that is always the same; `None`: there is none of this name.
+///
+/// # Errors
+/// Sessions change it.
+pub(crate) fn fixed(name: &str) -> Result<Option<&'static str>, SqlError> {
+    const OF_SESSIONS: [&str; 7] = [
+        "replay",
+        "read_only_freshness",
+        "lock_timeout",
+        "statement_timeout",
+        "park_after",
+        "idle_in_transaction_session_timeout",
+        "search_path",
+    ];
+    let is_of_session = || SqlError::unsupported(format!("current_setting of \"{name}\""));
+    let own = name.to_lowercase();
+    match find(&own) {
+        _ if OF_SESSIONS.contains(&own.as_str()) || own == "default_transaction_read_only" => Err(is_of_session()),
+        None => Ok(None),
+        Some(parameter) => match parameter.change {
+            Change::Application | Change::FloatDigits => Err(is_of_session()),
+            Change::Never | Change::Same(_) | Change::Encoding => Ok(Some(parameter.value)),
+        },
+    }
 }
 
 /// Whether it is one of these settings.
 pub(crate) fn is_known(name: &str) -> bool {
     find(name).is_some()
+}
+
+/// That a setting of this name, if it is one of these, may be changed.
+pub(crate) fn check_may_change(name: &str) -> Result<(), SqlError> {
+    let is_own = ["default_transaction_read_only"].contains(&name);
+    match find(name) {
+        Some(parameter) if parameter.change == Change::Never && !is_own => {
+            let message = format!("parameter \"{}\" cannot be changed", parameter.shown);
+            Err(SqlError::new(SqlState::CANNOT_CHANGE, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The name of a setting as PostgreSQL shows it.

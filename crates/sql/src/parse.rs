@@ -7,7 +7,7 @@ use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser, ParserError};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::copy::Copy;
 use crate::cursors::CursorCommand;
@@ -178,12 +178,29 @@ const LENGTH: usize = 16 << 20;
 
 pub(crate) fn error_of(error: ParserError) -> SqlError {
     match error {
-        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
-            SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {message}"))
-        }
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => syntax_error_of(&message),
         ParserError::RecursionLimitExceeded => {
             too_complex().with_hint(format!("Expressions and queries may be nested {DEPTH} times."))
         }
+    }
+}
+
+/// The error that the parser describes: what it has found where, if it tells.
+fn syntax_error_of(message: &str) -> SqlError {
+    let placed = message.rsplit_once(" at Line: ").and_then(|(before, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        Some((before, Location::new(line.parse().ok()?, column.trim().parse().ok()?)))
+    });
+    let found = |before: &str| before.rsplit_once(", found: ").map(|(_, found)| found.to_owned());
+    match placed.map(|(before, place)| (found(before), place)) {
+        Some((Some(token), place)) if token != "EOF" => {
+            SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{token}\"")).at(place)
+        }
+        Some((None, place)) => SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {message}")).at(place),
+        None if !message.ends_with(", found: EOF") => {
+            SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {message}"))
+        }
+        _ => syntax_error(&Token::EOF),
     }
 }
 
@@ -305,6 +322,12 @@ pub(crate) fn statements(text: &str) -> Result<Vec<ast::Statement>, SqlError> {
 
 /// The statements of a text.
 pub(crate) fn commands(text: &str) -> Result<Vec<Command>, SqlError> {
+    let is_at_end = |error: &SqlError| error.message() == "syntax error at end of input";
+    let placed = |error: SqlError| if is_at_end(&error) { error.at_end(text) } else { error.within(text) };
+    commands_of(text).map_err(placed)
+}
+
+fn commands_of(text: &str) -> Result<Vec<Command>, SqlError> {
     let mut parser = parser(text)?;
     let mut commands = Vec::new();
     loop {
@@ -315,7 +338,10 @@ pub(crate) fn commands(text: &str) -> Result<Vec<Command>, SqlError> {
         commands.push(command(&mut parser).map_err(|error| known_gap(text, error))?);
         match &parser.peek_token_ref().token {
             Token::EOF | Token::SemiColon => {}
-            other => return Err(known_gap(text, syntax_error(other))),
+            other => {
+                let place = parser.peek_token_ref().span.start;
+                return Err(known_gap(text, syntax_error(other).at(place)));
+            }
         }
     }
 }

@@ -27,8 +27,9 @@ use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
 use crate::statement::{Action, Statement};
 use crate::streams::Stream;
-use crate::types::Type;
+use crate::types::{self, Type};
 use crate::values::{coerced, fits, natural_type};
+use crate::watch::{StatementCounts, TableCounts, Use};
 
 /// The most texts that a connection keeps bound.
 const KEPT_TEXTS: usize = 256;
@@ -51,6 +52,10 @@ pub(crate) struct Bound {
     session: u64,
     /// Where names without a schema were looked for.
     path: Arc<Path>,
+    text: Arc<str>,
+    /// What its executions are counted in, and those of the tables that it uses.
+    counts: Arc<StatementCounts>,
+    uses: Vec<(Arc<TableCounts>, Use)>,
 }
 
 /// A statement that is executed often, with other parameters each time.
@@ -182,6 +187,13 @@ impl<P: Protocol> Connection<P> {
         self.session.check_thread()?;
         self.end_leaked_copy();
         self.wake(text)?;
+        let prepared = self.prepare_text(text, types).map_err(|error| self.fail(error));
+        self.finish_definitions();
+        self.session.rest();
+        prepared.map_err(|error| error.within(text))
+    }
+
+    pub(crate) fn prepare_text(&mut self, text: &str, types: &[Type]) -> Result<Prepared, SqlError> {
         let types = if types.iter().all(|of| *of == Type::Unknown) { &[] } else { types };
         let known = self.cache.bound.get(text).filter(|bound| types.is_empty() && self.may_run(bound)).cloned();
         let bound = match known {
@@ -191,29 +203,27 @@ impl<P: Protocol> Connection<P> {
                 Ok((bound, other))
             }),
         };
-        let bound = bound.map_err(|error| self.fail(error));
-        self.finish_definitions();
-        self.session.rest();
         let (bound, other) = bound?;
         Ok(Prepared { text: text.into(), types: types.into(), other, bound })
     }
 
     /// What a text is that is not kept bound.
     fn other(&self, text: &str) -> Result<Other, SqlError> {
-        let column = |name: &str, of| RowColumn { name: name.to_owned(), of };
+        let column = |name: &str, of| RowColumn { name: name.to_owned(), of, bound: types::Bound::None };
         Ok(match parse::commands(text)?.first() {
             None => Other::Empty,
             Some(Command::Copy(copy)) if copy.is_from => Other::CopyIn,
             Some(Command::Copy(_)) => Other::CopyOut,
             Some(Command::Cursor(CursorCommand::Fetch { name, is_move: false, .. })) => {
-                let cursor = self.session.cursors.iter().find(|cursor| cursor.name == *name);
-                let columns = cursor.map(|cursor| cursor.columns.iter().map(|(name, of)| column(name, *of)).collect());
-                Other::Shows(columns.unwrap_or_default())
+                Other::Shows(self.cursor_columns(name).unwrap_or_default().into())
             }
             Some(Command::Cursor(_) | Command::AlterSequence(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
-                _ => Other::Plain,
+                _ => match self.executed_columns(statement) {
+                    Some(columns) if !columns.is_empty() => Other::Shows(columns.into()),
+                    _ => Other::Plain,
+                },
             },
         })
     }
@@ -232,7 +242,7 @@ impl<P: Protocol> Connection<P> {
             }
         });
         self.finish_definitions();
-        ended
+        ended.map_err(|error| error.within(text))
     }
 
     /// Whether a bound statement may run as it is; then the tables are in use.
@@ -303,7 +313,7 @@ impl<P: Protocol> Connection<P> {
             }
         });
         self.finish_definitions();
-        ended
+        ended.map_err(|error| error.within(&prepared.text))
     }
 
     /// The statement of a text, if it only reads or changes rows.
@@ -317,12 +327,12 @@ impl<P: Protocol> Connection<P> {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         };
-        let bound = self.bound_statement(statement, types)?;
+        let bound = self.bound_statement(text, statement, types)?;
         if let Some(bound) = &bound
             && types.is_empty()
             && !self.has_defined()
         {
-            self.cache.keep(&text.into(), bound);
+            self.cache.keep(&bound.text, bound);
         }
         Ok(bound)
     }
@@ -330,6 +340,7 @@ impl<P: Protocol> Connection<P> {
     /// A statement, if it only reads or changes rows.
     pub(crate) fn bound_statement(
         &mut self,
+        text: &str,
         statement: &ast::Statement,
         types: &[Type],
     ) -> Result<Option<Arc<Bound>>, SqlError> {
@@ -338,17 +349,56 @@ impl<P: Protocol> Connection<P> {
         }
         self.check_not_failed()?;
         let (bound, version) = self.bind_to_tables(statement, types)?;
-        let Statement { action: Action::Run(plan), parameters, tables } = bound else { return Ok(None) };
+        let Statement { action: Action::Run(plan), parameters, tables, is_live } = bound else {
+            return Ok(None);
+        };
         let columns = plan.columns().iter();
-        let columns = columns.map(|column| RowColumn { name: column.name.clone(), of: column.of.base }).collect();
+        let columns = columns
+            .map(|column| RowColumn { name: column.name.clone(), of: column.of.base, bound: column.of.bound })
+            .collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
-        let path = self.path.clone();
-        Ok(Some(Arc::new(Bound { plan, parameters, columns, number, version, tables, session, path })))
+        let (path, activity) = (self.path.clone(), &self.slot.activity);
+        // No catalog has this version: what shows what goes on is bound each time.
+        let version = if is_live { u64::MAX } else { version };
+        let uses = plan.uses().into_iter().map(|(table, what)| (activity.counts_of_table(table), what)).collect();
+        let (counts, text) = (activity.counts_of(text), Arc::from(text));
+        Ok(Some(Arc::new(Bound {
+            plan,
+            parameters,
+            columns,
+            number,
+            version,
+            tables,
+            session,
+            path,
+            text,
+            counts,
+            uses,
+        })))
     }
 
     /// `is_decoded`: the values are of the types of the parameters, and are not looked at.
     /// Rows of a query go to `stream`.
     pub(crate) fn run_bound(
+        &mut self,
+        bound: &Bound,
+        values: &[Datum<'_>],
+        is_decoded: bool,
+        stream: Option<&mut Stream<'_>>,
+    ) -> Result<Rows, SqlError> {
+        self.slot.activity.note_bound(bound.number, &bound.text, &bound.counts);
+        let ended = self.run_noted(bound, values, is_decoded, stream);
+        match &ended {
+            Ok(rows) => {
+                bound.counts.ran(rows.count());
+                bound.uses.iter().for_each(|(table, what)| table.count(*what, rows.count()));
+            }
+            Err(_) => bound.counts.failed(),
+        }
+        ended
+    }
+
+    fn run_noted(
         &mut self,
         bound: &Bound,
         values: &[Datum<'_>],
@@ -403,6 +453,8 @@ impl<P: Protocol> Connection<P> {
     /// A statement that is not kept bound.
     fn run_unbound(&mut self, text: &str, values: &[Datum<'_>]) -> Result<Rows, SqlError> {
         let parameters: Vec<_> = values.iter().map(|value| (natural_type(*value), *value)).collect();
-        self.execute(text, &parameters).map(Rows::of_outcome)
+        let mut last = crate::outcome::Outcome::default();
+        self.execute_within(text, &parameters, &mut |outcome| last = outcome)?;
+        Ok(Rows::of_outcome(last))
     }
 }

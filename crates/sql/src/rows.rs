@@ -10,7 +10,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Tag};
 use crate::text::{self, Zone};
-use crate::types::Type;
+use crate::types::{Bound, Type};
 use crate::values::{FromSql, kind};
 
 /// A column of an answer.
@@ -20,6 +20,8 @@ pub struct RowColumn {
     pub name: String,
     /// Its type.
     pub of: Type,
+    /// What its type allows of values.
+    pub bound: Bound,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +116,11 @@ impl Rows {
 
     /// The rows of another answer.
     pub(crate) fn of_outcome(outcome: crate::Outcome) -> Self {
-        let columns = outcome.columns.into_iter().map(|(name, of)| RowColumn { name, of }).collect();
+        let columns = outcome.columns.into_iter().enumerate().map(|(at, (name, of))| {
+            let bound = outcome.bounds.get(at).copied().unwrap_or_default();
+            RowColumn { name, of, bound }
+        });
+        let columns = columns.collect();
         let mut rows = Self::new(columns);
         for row in &outcome.rows {
             let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();

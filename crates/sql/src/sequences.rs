@@ -292,6 +292,8 @@ pub(crate) struct Drawn {
     units: Mutex<HashMap<Name, (u64, Arc<Unit>)>>,
     /// Where the session looks for names without a schema.
     path: Mutex<Arc<Path>>,
+    /// What the session does, for its own questions.
+    pub(crate) activity: std::sync::OnceLock<Arc<crate::watch::Activity>>,
     /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
     is_used: AtomicBool,
 }
@@ -404,6 +406,13 @@ impl Drawn {
 
     pub(crate) fn forget_units(&self) {
         self.units.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Forgets which numbers the session has got last.
+    pub(crate) fn forget_last(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.last.clear();
+        inner.latest = None;
     }
 
     /// What transactions put there.

@@ -47,6 +47,7 @@ use crate::streams::Stream;
 use crate::tape::{Tape, lend};
 use crate::text::Zone;
 use crate::versions::Versions;
+use crate::watch::SessionState;
 
 pub(crate) use parking::PARK_AFTER;
 use parking::Parker;
@@ -142,6 +143,7 @@ pub(crate) struct Session<W: Interactive + 'static> {
     pub(crate) cursors: Vec<Cursor>,
     /// How many cursors were declared.
     cursor_count: u64,
+    slot: Arc<Slot>,
 }
 
 /// A plan that may have to run again, and the values of its parameters.
@@ -215,6 +217,7 @@ impl<W: Interactive + 'static> Session<W> {
             idle_timeout,
             cursors,
             cursor_count,
+            slot: slot.clone(),
         })
     }
 
@@ -275,6 +278,22 @@ impl<W: Interactive + 'static> Session<W> {
     /// Whether a transaction is open, or has failed and was not ended.
     pub(crate) fn is_open(&self) -> bool {
         self.block.is_some()
+    }
+
+    /// What it does when no statement runs.
+    #[inline]
+    pub(crate) fn state(&self) -> SessionState {
+        match &self.block {
+            None => SessionState::Idle,
+            Some(block) if block.has_failed => SessionState::InFailedTransaction,
+            Some(_) => SessionState::InTransaction,
+        }
+    }
+
+    /// Whether a transaction that spans statements has ended, and was not looked at.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
     }
 
     /// Whether it began with BEGIN.
@@ -390,7 +409,9 @@ impl<W: Interactive + 'static> Session<W> {
         let (now, mut outcomes) = (Now::At(now()), Vec::new());
         let drawn = self.drawn.clone();
         let mode = self.mode_of(self.reads_only);
-        let worker = &mut **self.worker()?;
+        self.worker()?;
+        let Self { worker, slot, .. } = self;
+        let (worker, activity) = (worker.as_deref_mut().expect(AT_HOME), &slot.activity);
         let mut conflicts = Conflicts::of(plans.iter().map(|(plan, _)| *plan));
         let mut run = |transaction: &mut W::Transaction<'_>| {
             outcomes.clear();
@@ -406,7 +427,7 @@ impl<W: Interactive + 'static> Session<W> {
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         };
         let defers = matches!(plans, [(plan, _)] if last.is_none() && futures::of_plan(plan).is_some());
-        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort));
+        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
         let ended = futures::deferring(defers, attempt, Ended::engine);
         let ticket = worker.take_ticket();
         match self.answers.give(ticket, ended) {
@@ -459,8 +480,8 @@ impl<W: Interactive + 'static> Session<W> {
         let now = Now::WhenAsked(&asked);
         self.worker()?;
         let mode = self.mode_of(self.reads_only);
-        let Self { worker, drawn, scratch, answers, .. } = self;
-        let worker = worker.as_deref_mut().expect(AT_HOME);
+        let Self { worker, drawn, scratch, answers, slot, .. } = self;
+        let (worker, activity) = (worker.as_deref_mut().expect(AT_HOME), &slot.activity);
         let mut conflicts = Conflicts::of(std::iter::once(&**plan));
         let mut run = |transaction: &mut W::Transaction<'_>| {
             drawn.begin();
@@ -468,7 +489,7 @@ impl<W: Interactive + 'static> Session<W> {
             run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
             Ok(())
         };
-        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort));
+        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
         let ended = futures::deferring(futures::of_plan(plan).is_some(), attempt, Ended::engine);
         let ended = if answers.is_empty() { ended } else { answers.give(worker.take_ticket(), ended) };
         ended.map_err(|ended| match ended {

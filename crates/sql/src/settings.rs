@@ -30,8 +30,29 @@ impl Settings {
             "statement_timeout" => &mut self.statement_timeout,
             "park_after" => &mut self.park_after,
             "idle_in_transaction_session_timeout" => &mut self.idle_timeout,
+            "log_min_duration_transaction" => &mut self.log_after,
             _ => return None,
         })
+    }
+}
+
+impl Settings {
+    /// Takes over the value of one setting, by its name; `false`: there is none of this name.
+    pub(crate) fn take(&mut self, name: &str, from: &mut Self) -> bool {
+        if let Some((value, _)) = from.choice(name) {
+            let value = *value;
+            self.choice(name).into_iter().for_each(|(own, _)| *own = value);
+        } else if let Some(time) = from.time(name) {
+            let time = *time;
+            self.time(name).into_iter().for_each(|own| *own = time);
+        } else if name == "search_path" {
+            self.path = from.path.clone();
+        } else if crate::parameters::is_known(name) {
+            self.client.take(name, &from.client);
+        } else {
+            return false;
+        }
+        true
     }
 }
 
@@ -47,7 +68,26 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) client: ClientSettings,
     pub(crate) path: Arc<Path>,
+    /// From how long on transactions are told in the log.
+    pub(crate) log_after: Option<Duration>,
 }
+
+/// The settings that have one of two values, and those that are times, each with what it says.
+pub(crate) const CHOICES: [(&str, &str); 3] = [
+    ("default_transaction_read_only", "Transactions are read-only where nothing else is said."),
+    (
+        "read_only_freshness",
+        "Whether read-only transactions read what has committed before they began, or a snapshot that may be older.",
+    ),
+    ("replay", "Transactions that conflict are run again where their clients cannot tell."),
+];
+pub(crate) const TIMES: [(&str, &str); 5] = [
+    ("idle_in_transaction_session_timeout", "After how long a silence a session with an open transaction ends."),
+    ("lock_timeout", "How long a statement waits for a table that others have closed."),
+    ("log_min_duration_transaction", "From how long on transactions are told in the log."),
+    ("park_after", "After how long a silence an open transaction is parked."),
+    ("statement_timeout", "How long a text of statements may take."),
+];
 
 const SWITCH: [&str; 2] = ["on", "off"];
 
@@ -79,10 +119,12 @@ impl<P: Protocol> Connection<P> {
             idle_timeout: self.session.idle_timeout,
             client: self.client,
             path: self.path.clone(),
+            log_after: self.slot.activity.log_after(),
         }
     }
 
     fn apply(&mut self, settings: Settings) {
+        self.slot.activity.set_settings(&settings);
         self.lock_timeout = settings.lock_timeout;
         self.interrupts.timeout = settings.statement_timeout;
         self.session.is_replayed = settings.is_replayed;

@@ -110,6 +110,8 @@ pub(crate) struct Statement {
     pub(crate) parameters: Vec<Type>,
     /// The tables that it uses.
     pub(crate) tables: Vec<TableId>,
+    /// It shows what goes on now, and is bound for one execution.
+    pub(crate) is_live: bool,
 }
 
 /// A statement as it is parsed.
@@ -131,7 +133,8 @@ impl Statement {
             Source::AlterSequence(alter) => {
                 let mut binder = Binder::new(catalog, &[], drawn);
                 let action = binder.alter_sequence(alter)?;
-                Ok(Self { action, parameters: Vec::new(), tables: binder.catalog.used.into_inner() })
+                let tables = binder.catalog.used.into_inner();
+                Ok(Self { action, parameters: Vec::new(), tables, is_live: false })
             }
         }
     }
@@ -174,10 +177,11 @@ impl Statement {
             let message = format!("could not determine data type of parameter ${}", at + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
         }
+        let is_live = binder.catalog.is_live.get();
         let mut tables = binder.catalog.used.into_inner();
         tables.sort_unstable();
         tables.dedup();
-        Ok(Self { action, parameters: binder.parameters, tables })
+        Ok(Self { action, parameters: binder.parameters, tables, is_live })
     }
 }
 
@@ -263,7 +267,8 @@ pub(crate) fn answer<T: Transaction>(
         Ok(())
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
-    Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, rows, notices: scratch.notices })
+    let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
+    Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, bounds, rows, notices: scratch.notices })
 }
 
 /// The most bytes of an answer that is gathered in memory.

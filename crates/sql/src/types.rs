@@ -162,6 +162,17 @@ pub enum Bound {
     Digits(u32, u32),
 }
 
+impl Bound {
+    /// The type modifier that says so in PostgreSQL; −1: nothing.
+    pub fn modifier(self) -> i32 {
+        match self {
+            Self::None => -1,
+            Self::Length(length) => (length as i32).saturating_add(4),
+            Self::Digits(precision, scale) => ((precision << 16 | scale) as i32).saturating_add(4),
+        }
+    }
+}
+
 impl Type {
     /// All types that columns can have.
     pub(crate) const ALL: [Self; 20] = [

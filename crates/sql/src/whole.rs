@@ -101,6 +101,16 @@ impl<P: Protocol> Connection<P> {
         if let Some(set) = self.set(statement) {
             return set.map(Some);
         }
+        let (types, values) = parameters;
+        let own = crate::connection::Parameters { types, values };
+        if let Some(called) = self.called(statement, own) {
+            let (statement, types, values) = called?;
+            let values: Vec<_> = values.iter().map(crate::OwnedDatum::get).collect();
+            return self.gather_statement(&statement, (&types, &values));
+        }
+        if let Some(done) = self.about_session(statement, own) {
+            return done.map(Some);
+        }
         self.gather_statement(statement, parameters)
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use bumpalo::Bump;
 use polychron_engine::Protocol;
 
+use crate::bind::Binder;
 use crate::connection::Connection;
 use crate::context::{Context, Now, now};
 use crate::control::Modes;
@@ -125,6 +126,11 @@ impl<P: Protocol> Connection<P> {
         let wrong =
             || SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"");
         let text = text.ok_or_else(wrong)?;
+        if of.is_object() {
+            let catalog = self.catalog();
+            let id = Binder::new(&catalog, &[], self.session.drawn()).id_of_name(of, text)?;
+            return Ok(Datum::Int(id).owned());
+        }
         let at = self.session.now().map_or_else(|| Now::At(now()), Now::At);
         let context = Context { now: at, ..Context::of(&arena, &self.zone) };
         text::read(of, text, &context).map(Datum::owned)

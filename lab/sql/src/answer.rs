@@ -73,6 +73,9 @@ impl fmt::Display for Answer {
     }
 }
 
+/// What stands in front of a statement that is prepared; its parameters stand behind it, each behind a control character.
+const PREPARED: &str = "PREPARED ";
+
 /// The code of a statement that panics.
 const PANIC: &str = "panic";
 
@@ -133,7 +136,16 @@ impl<P: Protocol<Worker: Interactive>> Default for Ours<P> {
 
 impl<P: Protocol<Worker: Interactive>> System for Ours<P> {
     fn run(&mut self, text: &str) -> Answer {
+        if let Some((text, parameters)) = text.strip_prefix(PREPARED).and_then(|it| it.split_once('\u{1}')) {
+            let parameters: Vec<_> = parameters.split('\u{1}').map(str::to_owned).collect();
+            return self.run_prepared(text, &parameters);
+        }
         guarded(|| {
+            if let Some((text, data)) = text.split_once("\n<<\n") {
+                let mut copy = self.connection.copy_in(text)?;
+                copy.write(data.as_bytes())?;
+                return Ok(Answer::Done { count: copy.finish()?, rows: Vec::new() });
+            }
             let outcome = self.connection.execute(text, &[])?;
             // PostgreSQL's clients read the count there.
             let count = outcome.tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);

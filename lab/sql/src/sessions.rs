@@ -3,6 +3,8 @@
 //! One thread takes the steps of the transactions in a drawn order. What has conflicted, or was rolled back, is not to be believed, and neither is an error behind a
 //! savepoint. A transaction that ended with another error has happened up to it, and left nothing: an error that no serial order answers was believed too early.
 
+pub mod broad;
+
 use crate::answer::{Answer, System};
 use crate::draw::Draw;
 

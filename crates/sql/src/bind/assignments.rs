@@ -75,7 +75,7 @@ impl Binder<'_> {
     ) -> Result<(Vec<usize>, Vec<Expr>), SqlError> {
         let (mut set, mut values) = (Vec::new(), Vec::new());
         for (name, value) in self.pairs(scope, assignments)? {
-            let position = target(table, &plain_name(name)?)?;
+            let position = target(table, &plain_name(name)?).map_err(|error| super::places::of_target(error, name))?;
             if set.contains(&position) {
                 let name = &table.columns[position].name;
                 let message = format!("multiple assignments to same column \"{name}\"");

@@ -33,6 +33,8 @@ pub(super) struct Compiler<'p, 'b, 'c> {
     is_sql: bool,
     /// What its first statement that changes rows is called.
     changes: Option<&'static str>,
+    /// Why something could not be found out now: the open transaction has to stand aside. It is no error of a step.
+    interrupted: Option<SqlError>,
 }
 
 /// A block or a loop that can be left.
@@ -83,7 +85,7 @@ pub(super) fn compile(
 ) -> Result<(Routine, Option<&'static str>), SqlError> {
     let is_sql = procedure.language != Language::PlPgSql;
     let (entries, slots, around) = (Vec::new(), vec![Slot::default()], Vec::new());
-    let mut compiler = Compiler { binder, pending, entries, slots, around, is_sql, changes: None };
+    let mut compiler = Compiler { binder, pending, entries, slots, around, is_sql, changes: None, interrupted: None };
     let mut routine = Routine::default();
     compiler.parameters(procedure, &mut routine);
     if is_sql {
@@ -94,6 +96,9 @@ pub(super) fn compile(
         let block = parse::plpgsql_body(&procedure.body)?;
         let act = compiler.block(&block)?;
         routine.body = vec![Step { line: 1, act }];
+    }
+    if let Some(error) = compiler.interrupted {
+        return Err(error);
     }
     routine.slots = compiler.slots;
     Ok((routine, compiler.changes))
@@ -152,6 +157,15 @@ impl Compiler<'_, '_, '_> {
         self.entries = variables.entries;
         let used: Vec<TableId> = binder.catalog.used.take();
         self.binder.catalog.used.borrow_mut().extend(used);
+        if let Err(error) = &bound
+            && error.is_from_inside()
+        {
+            self.interrupted.get_or_insert_with(|| error.clone());
+        }
+        if binder.catalog.is_live.get() {
+            // A body is bound once and run often.
+            return Err(SqlError::unsupported("a relation that shows what goes on now, in the body of a procedure"));
+        }
         bound.map(|bound| (bound, variables.used))
     }
 

@@ -219,14 +219,22 @@ impl Binder<'_> {
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.variadic(name, arguments),
             _ if functions::is_of_rights(name) => Ok(super::literals::constant(Datum::Bool(true), Type::Bool)),
+            "pg_backend_pid" if arguments.is_empty() => Ok(self.own_number()),
+            "pg_cancel_backend" | "pg_terminate_backend" if matches!(arguments.len(), 1) => {
+                self.deed(name == "pg_terminate_backend", arguments.remove(0))
+            }
             "pg_get_constraintdef"
             | "pg_get_indexdef"
             | "pg_get_viewdef"
             | "pg_get_function_arguments"
             | "pg_get_function_identity_arguments" => self.definition(name, arguments),
-            "pg_get_serial_sequence" | "to_regclass" | "pg_table_is_visible" | "current_schema" | "current_schemas" => {
-                self.call_of_names(name, arguments)
-            }
+            "pg_get_serial_sequence"
+            | "to_regclass"
+            | "to_regtype"
+            | "pg_table_is_visible"
+            | "current_schema"
+            | "current_schemas" => self.call_of_names(name, arguments),
+            "current_setting" => self.current_setting(arguments),
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }

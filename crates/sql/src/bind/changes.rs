@@ -90,7 +90,7 @@ impl Binder<'_> {
         }
         let mut targets = Vec::new();
         for name in names {
-            let position = target(table, &plain_name(name)?)?;
+            let position = target(table, &plain_name(name)?).map_err(|error| super::places::of_target(error, name))?;
             if targets.contains(&position) {
                 let message = format!("column \"{}\" specified more than once", table.columns[position].name);
                 return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));

@@ -18,6 +18,10 @@ use crate::types::{Bound, Category, ColumnType, Type};
 impl Binder<'_> {
     /// An expression, of a type that may still be unknown.
     pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        self.expr_anywhere(expr).map_err(|error| super::places::of_name(error, expr))
+    }
+
+    fn expr_anywhere(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
         match expr {
             ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
                 self.plain_call(&folded(name), Vec::new())
@@ -336,7 +340,7 @@ impl Binder<'_> {
         if to.base.is_object() && is_text(from) {
             let Expr::Constant(OwnedDatum::Text(name)) = &typed.expr else {
                 let is_null = matches!(&typed.expr, Expr::Constant(value) if value.get().is_null());
-                if to.base == Type::Regclass && from != Type::Unknown && !is_null {
+                if matches!(to.base, Type::Regclass | Type::Regtype) && from != Type::Unknown && !is_null {
                     let (names, of) = (self.names(to.base.name())?, Box::new(typed.expr.clone()));
                     return Ok(Some(Typed::new(Expr::Lookup { names, of }, to)));
                 }

@@ -77,50 +77,7 @@ impl Binder<'_> {
         match factor {
             TableFactor::Table {
                 name, alias, args: None, version: None, sample: None, with_ordinality: false, ..
-            } => {
-                let is_plain = name.0.len() == 1;
-                if is_plain && let Some(bound) = self.named_query(name) {
-                    let own = super::plain_name(name)?;
-                    let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
-                    let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
-                    return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias.as_ref())? });
-                }
-                if let Some(Relation { schema, name: own, node, columns }) = self.system_relation(name)? {
-                    let named = alias.as_ref().map_or(own, |alias| folded(&alias.name));
-                    let scope = scope_of(&named, columns, alias.as_ref())?;
-                    let scope = if alias.is_none() { scope.in_schema(schema) } else { scope };
-                    return Ok(Source { node, scope });
-                }
-                let found = self.catalog.find_written(&Written::of(name)?)?;
-                if let Some((_, Object::Sequence(sequence))) = &found {
-                    return self.sequence_row(sequence, alias.as_ref());
-                }
-                if let Some((_, Object::View(view))) = found {
-                    let bound = self.view(&view)?;
-                    self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
-                    self.catalog.named.borrow_mut().push(view.name.clone());
-                    let named =
-                        alias.as_ref().map_or_else(|| view.name.plain().to_owned(), |alias| folded(&alias.name));
-                    let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
-                    let scope = scope_of(&named, columns, alias.as_ref())?;
-                    let scope = if alias.is_none() { scope.in_schema(view.name.schema()) } else { scope };
-                    return Ok(Source { node: bound.node, scope });
-                }
-                let table = self.catalog.written_table(name)?;
-                let named = alias.as_ref().map_or_else(|| table.name.plain().to_owned(), |alias| folded(&alias.name));
-                let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
-                let mut scope = scope_of(&named, columns.collect(), alias.as_ref())?;
-                if alias.is_none() {
-                    scope = scope.in_schema(table.name.schema());
-                }
-                let origins = scope.columns.iter_mut().enumerate();
-                origins.for_each(|(at, column)| {
-                    column.origin = Some((table.clone(), at));
-                    column.is_hidden = table.columns[at].is_hidden;
-                });
-                let node = Node::Scan(Scan::whole(&table));
-                Ok(Source { node, scope })
-            }
+            } => self.relation(name, alias.as_ref()),
             TableFactor::Table { name, alias, args: Some(arguments), with_ordinality, .. } => {
                 let name = super::calls::function_name(name)?;
                 let parts = arguments_of(&name, &arguments.args)?;
@@ -147,6 +104,51 @@ impl Binder<'_> {
             TableFactor::NestedJoin { table_with_joins, alias: None } => self.joins(table_with_joins),
             other => Err(SqlError::unsupported(format!("{other} in FROM"))),
         }
+    }
+
+    /// A table, a view, a sequence, a relation of the system, or a query of `WITH`.
+    fn relation(&mut self, name: &ast::ObjectName, alias: Option<&ast::TableAlias>) -> Result<Source, SqlError> {
+        let is_plain = name.0.len() == 1;
+        if is_plain && let Some(bound) = self.named_query(name) {
+            let own = super::plain_name(name)?;
+            let named = alias.map_or(own, |alias| folded(&alias.name));
+            let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
+            return Ok(Source { node: bound.node, scope: scope_of(&named, columns, alias)? });
+        }
+        if let Some(Relation { schema, name: own, node, columns }) = self.system_relation(name)? {
+            let named = alias.map_or(own, |alias| folded(&alias.name));
+            let scope = scope_of(&named, columns, alias)?;
+            let scope = if alias.is_none() { scope.in_schema(schema) } else { scope };
+            return Ok(Source { node, scope });
+        }
+        let found = self.catalog.find_written(&Written::of(name)?)?;
+        if let Some((_, Object::Sequence(sequence))) = &found {
+            return self.sequence_row(sequence, alias);
+        }
+        if let Some((_, Object::View(view))) = found {
+            let bound = self.view(&view)?;
+            self.catalog.named.borrow_mut().retain(|name| !view.about.contains(name));
+            self.catalog.named.borrow_mut().push(view.name.clone());
+            let named = alias.map_or_else(|| view.name.plain().to_owned(), |alias| folded(&alias.name));
+            let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
+            let scope = scope_of(&named, columns, alias)?;
+            let scope = if alias.is_none() { scope.in_schema(view.name.schema()) } else { scope };
+            return Ok(Source { node: bound.node, scope });
+        }
+        let table = self.catalog.written_table(name)?;
+        let named = alias.map_or_else(|| table.name.plain().to_owned(), |alias| folded(&alias.name));
+        let columns = table.columns.iter().map(|column| (column.name.clone(), column.of));
+        let mut scope = scope_of(&named, columns.collect(), alias)?;
+        if alias.is_none() {
+            scope = scope.in_schema(table.name.schema());
+        }
+        let origins = scope.columns.iter_mut().enumerate();
+        origins.for_each(|(at, column)| {
+            column.origin = Some((table.clone(), at));
+            column.is_hidden = table.columns[at].is_hidden;
+        });
+        let node = Node::Scan(Scan::whole(&table));
+        Ok(Source { node, scope })
     }
 
     /// Functions, whose rows stand side by side.

@@ -21,6 +21,7 @@ mod literals;
 mod naming;
 mod operators;
 mod patterns;
+pub(crate) mod places;
 mod procedures;
 mod query;
 mod records;
@@ -36,7 +37,7 @@ mod variables;
 mod views;
 mod windows;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use polychron_base::TableId;
@@ -109,6 +110,8 @@ pub(crate) struct Recorded<'c> {
     pub(crate) named: RefCell<Vec<Name>>,
     /// What names without a schema have stood for by the path alone: what is not in `public`.
     pub(crate) found_by_path: RefCell<Vec<Name>>,
+    /// The statement shows what goes on now.
+    pub(crate) is_live: Cell<bool>,
 }
 
 impl std::ops::Deref for Recorded<'_> {
@@ -121,7 +124,8 @@ impl std::ops::Deref for Recorded<'_> {
 
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
-        Self { catalog, path, used: RefCell::default(), named: RefCell::default(), found_by_path: RefCell::default() }
+        let (used, named, found_by_path, is_live) = Default::default();
+        Self { catalog, path, used, named, found_by_path, is_live }
     }
 
     pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {

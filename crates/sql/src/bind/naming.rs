@@ -153,7 +153,7 @@ impl Recorded<'_> {
 
     /// The table of this name.
     pub(crate) fn written_table(&self, name: &ast::ObjectName) -> Result<Arc<Table>, SqlError> {
-        self.named_table(&Written::of(name)?)
+        self.named_table(&Written::of(name)?).map_err(|error| super::places::of_relation(error, name))
     }
 
     pub(super) fn named_table(&self, written: &Written) -> Result<Arc<Table>, SqlError> {

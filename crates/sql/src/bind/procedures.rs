@@ -277,7 +277,7 @@ impl Binder<'_> {
                     unit.changes = unit.changes.or(changes);
                     unit.routines.push(routine);
                 }
-                Err(error) if unit.routines.is_empty() => return Err(error),
+                Err(error) if unit.routines.is_empty() || error.is_from_inside() => return Err(error),
                 // It fails where it is called.
                 Err(error) => {
                     let body = vec![Step { line: 1, act: Act::Fail(error) }];

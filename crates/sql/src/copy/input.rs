@@ -16,6 +16,7 @@ use crate::parse::{self, Command};
 use crate::plan::{Node, Plan};
 use crate::session::Then;
 use crate::statement::Action;
+use crate::watch::Begun;
 
 /// How much of what the client gives is looked at in one go.
 const PIECE: usize = 64 << 10;
@@ -34,6 +35,7 @@ pub struct CopyIn<'c, P: Protocol> {
     /// Whether it has failed or is finished, so that nothing is left to be given up.
     has_ended: bool,
     running: Option<Running>,
+    begun: Begun,
     /// The batches of a planned transaction, which inserts all of them when it runs. Their values have gone there.
     gathered: Vec<Batch>,
 }
@@ -51,16 +53,27 @@ impl<P: Protocol> Connection<P> {
     /// The text is another statement, or this one is wrong.
     pub fn copy_in(&mut self, text: &str) -> Result<CopyIn<'_, P>, SqlError> {
         self.session.check_thread()?;
+        let counted = self.begin_counted(text)?;
         let running = self.begin_statement();
         let begun = Running::hold(running.as_ref(), || self.wake(text).map(|()| self.begin_copy(text)));
-        let begun = begun?.map_err(|error| self.fail(error));
-        if begun.is_err() {
+        let begun = begun.and_then(|begun| begun).map_err(|error| self.fail(error));
+        if let Err(error) = &begun {
+            self.end_counted(counted, Err(error));
             self.finish_definitions();
             self.session.rest();
         }
         let (plan, decoder) = begun?;
         self.is_copying = true;
-        Ok(CopyIn { connection: self, plan, decoder, count: 0, has_ended: false, running, gathered: Vec::new() })
+        Ok(CopyIn {
+            connection: self,
+            plan,
+            decoder,
+            count: 0,
+            has_ended: false,
+            running,
+            begun: counted,
+            gathered: Vec::new(),
+        })
     }
 
     /// A COPY that was leaked, or has panicked, has failed: nothing of it remains.
@@ -168,6 +181,7 @@ impl<P: Protocol> CopyIn<'_, P> {
                 (self.has_ended, self.connection.is_copying) = (true, false);
                 self.connection.finish_definitions();
                 self.connection.session.rest();
+                self.connection.end_counted(self.begun, Ok(self.count));
                 Ok(self.count)
             }
             Err(error) => Err(self.fail(error)),
@@ -278,7 +292,9 @@ impl<P: Protocol> CopyIn<'_, P> {
         }
         self.has_ended = true;
         self.running = None;
-        self.connection.end_copy(error)
+        let error = self.connection.end_copy(error);
+        self.connection.end_counted(self.begun, Err(&error));
+        error
     }
 }
 

@@ -182,6 +182,7 @@ impl<P: Protocol> Connection<P> {
 
     fn copy_out_to(&mut self, text: &str, out: &mut dyn io::Write, begun: Begun<'_>) -> Result<u64, SqlError> {
         self.session.check_thread()?;
+        let counted = self.begin_counted(text)?;
         let running = self.begin_statement();
         let copying = Copying(self);
         copying.0.is_copying = true;
@@ -190,7 +191,8 @@ impl<P: Protocol> Connection<P> {
         copying.0.is_copying = false;
         drop(copying);
         drop(running);
-        let ended = ended?.map_err(|error| self.fail(error));
+        let ended = ended.and_then(|ended| ended).map_err(|error| self.fail(error));
+        self.end_counted(counted, ended.as_ref().map(|rows| *rows));
         self.finish_definitions();
         self.session.rest();
         ended

@@ -378,6 +378,7 @@ impl Target<'_> {
                 let (table, name) = (&self.table.name, &check.name);
                 let message = format!("new row for relation \"{table}\" violates check constraint \"{name}\"");
                 let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+                let error = error.about(table, None, Some(name));
                 return Err(error.with_detail(failing(self.table, row, context.zone)).into());
             }
         }
@@ -499,7 +500,8 @@ fn check_nulls(table: &Table, row: &[Datum<'_>], zone: &Zone) -> Result<(), SqlE
     };
     let message =
         format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
-    Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(failing(table, row, zone)))
+    let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message).about(&table.name, Some(&column.name), None);
+    Err(error.with_detail(failing(table, row, zone)))
 }
 
 fn failing(table: &Table, row: &[Datum<'_>], zone: &Zone) -> String {
@@ -511,5 +513,7 @@ fn duplicate(table: &Table, index: IndexId, row: &[Datum<'_>], zone: &Zone) -> S
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     let keys = table.sources(index);
     let (names, values) = (table.names(&keys), shown(row, keys.iter().copied(), table, zone));
-    SqlError::new(SqlState::UNIQUE_VIOLATION, message).with_detail(format!("Key ({names})=({values}) already exists."))
+    SqlError::new(SqlState::UNIQUE_VIOLATION, message)
+        .with_detail(format!("Key ({names})=({values}) already exists."))
+        .about(&table.name, None, Some(&index.name))
 }

@@ -112,7 +112,8 @@ impl Check {
                 format!("Key {key} is still referenced from table \"{}\".", child.name),
             )
         };
-        SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_detail(detail)
+        // As in PostgreSQL the table is the child's, whichever side has changed.
+        SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_detail(detail).about(&child.name, None, Some(name))
     }
 }
 

@@ -43,7 +43,8 @@ impl<W: Interactive + 'static> Session<W> {
                     block.script.push(plan, values, sum.finish(count, &[]));
                     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
                     let number = self.next_cursor();
-                    let outcome = Outcome { columns, rows, ..Outcome::default() };
+                    let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
+                    let outcome = Outcome { columns, bounds, rows, ..Outcome::default() };
                     self.cursors.push(Cursor::new(declare, outcome, bytes, number));
                     return Ok(());
                 }

@@ -59,6 +59,20 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs the open transaction again, whose transaction of the engine has conflicted and ended: whether it has answered the same.
     pub(super) fn begin_again(&mut self, zone: &Zone) -> bool {
+        self.note_conflict();
+        let has_helped = self.run_again(zone);
+        self.slot.activity.note_replay(has_helped);
+        has_helped
+    }
+
+    fn note_conflict(&mut self) {
+        let attempt = self.block.as_ref().map_or(1, |block| block.replays as u64 + 1);
+        if let Some(abort) = self.worker_at_home().and_then(|worker| worker.last_abort()) {
+            self.slot.activity.note_conflict(&abort, attempt);
+        }
+    }
+
+    fn run_again(&mut self, zone: &Zone) -> bool {
         let Some(block) = &self.block else { return false };
         if !self.is_replayed || block.script.runs_once || block.script.is_cut || block.tape.is_cut() {
             return false;
@@ -75,7 +89,7 @@ impl<W: Interactive + 'static> Session<W> {
             backoff.wait();
             match self.do_again(zone, Step::CompareAnswers) {
                 Ok(()) => return true,
-                Err(Some(Failure::Engine(error))) if error.is_conflict() => {}
+                Err(Some(Failure::Engine(error))) if error.is_conflict() => self.note_conflict(),
                 Err(_) => return false,
             }
         }

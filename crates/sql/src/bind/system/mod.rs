@@ -3,6 +3,7 @@
 //! `shapes.txt` has their shapes, as PostgreSQL 15 has them. What is not computed here has no rows.
 
 mod keys;
+mod live;
 mod objects;
 mod relations;
 mod routines;
@@ -12,6 +13,7 @@ mod words;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use polychron_base::TableId;
 use sqlparser::ast;
 
 use super::naming::SYSTEM;
@@ -25,6 +27,7 @@ use crate::names::no_schema;
 use crate::plan::Node;
 use crate::procedures::Procedure;
 use crate::types::{ColumnType, Type};
+use crate::watch::{Deed, Watch};
 
 use keys::{constraints, index_in_words, part_in_words, parts};
 use objects::{Objects, indexes};
@@ -57,6 +60,8 @@ pub(crate) struct Names {
     by_text: HashMap<String, OwnedDatum>,
     /// A number without a text is its own.
     shows_others: bool,
+    /// The function does this to the session of the number.
+    deed: Option<(Arc<Watch>, Deed)>,
 }
 
 impl std::fmt::Debug for Names {
@@ -68,7 +73,10 @@ impl std::fmt::Debug for Names {
 impl Names {
     pub(crate) fn get<'a>(&'a self, of: Datum<'a>, arena: &'a bumpalo::Bump) -> Result<Datum<'a>, SqlError> {
         let id = match of {
-            Datum::Int(id) => id,
+            Datum::Int(id) => match &self.deed {
+                Some((watch, deed)) => return Ok(Datum::Bool(watch.act(*deed, id))),
+                None => id,
+            },
             Datum::Text(text) => return self.stands_for(text),
             _ => return Ok(Datum::Null),
         };
@@ -88,14 +96,22 @@ impl Names {
         match (self.by_text.get(&as_key(text)), text.parse::<u32>()) {
             (_, Ok(id)) => Ok(Datum::Int(id.into())),
             (Some(found), _) => Ok(found.get()),
+            (None, _) if self.what.starts_with("to_") => Ok(Datum::Null),
             (None, _) if text == "-" => Ok(Datum::Int(0)),
+            _ if self.what == "regtype" => {
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist")))
+            }
             _ => Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"))),
         }
     }
 }
 
 pub(crate) fn table_id(table: &Table) -> i64 {
-    FIRST_TABLE + table.id.position() as i64 * IDS_OF_TABLE
+    id_of_table(table.id)
+}
+
+fn id_of_table(table: TableId) -> i64 {
+    FIRST_TABLE + table.position() as i64 * IDS_OF_TABLE
 }
 
 fn index_id(table: &Table, position: usize) -> i64 {
@@ -169,7 +185,7 @@ impl Binder<'_> {
         let parts: Vec<_> = name.0.iter().filter_map(ast::ObjectNamePart::as_ident).map(folded).collect();
         let (schema, name) = match &parts[..] {
             [schema, name] => (schema.as_str(), name.as_str()),
-            [name] if name.starts_with("pg_") => ("pg_catalog", name.as_str()),
+            [name] if name.starts_with("pg_") || live::is_own(name) => ("pg_catalog", name.as_str()),
             _ => return Ok(None),
         };
         let Some(columns) = shape(schema, name) else {
@@ -181,7 +197,11 @@ impl Binder<'_> {
         };
         let is_standard = schema == "information_schema";
         let objects = Objects::of(&self.catalog)?;
-        let rows = if is_standard { standard::rows(name, &objects) } else { relations::rows(name, &objects) };
+        let rows = match self.live_rows(name, &objects).filter(|_| !is_standard) {
+            Some(rows) => rows,
+            None if is_standard => standard::rows(name, &objects),
+            None => relations::rows(name, &objects),
+        };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
             let value = |(name, of): &(&'static str, Type)| {
@@ -222,9 +242,13 @@ impl Binder<'_> {
                     }
                 }
             }
-            "regtype" => {
-                by_id.extend(all_types().map(|of| (i64::from(of.oid()), of.name().to_owned())));
-                shows_others = true;
+            "regtype" | "to_regtype" => {
+                shows_others = what == "regtype";
+                for of in all_types() {
+                    let id = i64::from(of.oid());
+                    by_id.insert(id, of.name().to_owned());
+                    by_text.extend([of.name(), of.internal_name()].map(|name| (name.to_owned(), int(id))));
+                }
             }
             "regnamespace" => {
                 by_id.extend(schemas(&Objects::of(&self.catalog)?).map(|(id, name)| (id, quoted(name))));
@@ -236,7 +260,7 @@ impl Binder<'_> {
                 let objects = Objects::of(&self.catalog)?;
                 names_of(what, &objects, &mut by_id);
                 shows_others = what == "regclass";
-                if shows_others {
+                if shows_others || what == "to_regclass" {
                     by_text.extend(system_relations().map(|(id, name)| (name.to_owned(), int(id))));
                     for (id, name) in objects.relations_and_indexes() {
                         by_text.extend(objects.keys(&name).map(|key| (key, int(id))));
@@ -244,11 +268,11 @@ impl Binder<'_> {
                 }
             }
         }
-        Ok(Arc::new(Names { what, by_id, by_text, shows_others }))
+        Ok(Arc::new(Names { what, by_id, by_text, shows_others, deed: None }))
     }
 
     /// The object id that a name stands for, as `regclass` and its like.
-    pub(super) fn id_of_name(&self, of: Type, name: &str) -> Result<i64, SqlError> {
+    pub(crate) fn id_of_name(&self, of: Type, name: &str) -> Result<i64, SqlError> {
         if let Ok(id) = name.parse::<u32>() {
             return Ok(id.into());
         }
@@ -379,6 +403,9 @@ fn system_relations() -> impl Iterator<Item = (i64, &'static str)> {
 /// The key of a name that is looked up: its parts as they are.
 fn as_key(name: &str) -> String {
     let mut parts = crate::names::parts(name).unwrap_or_default();
+    if matches!(&parts[..], [database, _, _] if database == DATABASE) {
+        parts.remove(0);
+    }
     if matches!(&parts[..], [schema, _] if SYSTEM.contains(&schema.as_str())) {
         parts.remove(0);
     }

@@ -192,7 +192,8 @@ impl Binder<'_> {
     pub(in crate::bind) fn call_of_names(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
         match (name, arguments.len()) {
             ("pg_get_serial_sequence", _) => self.serial_sequence(arguments),
-            ("to_regclass", _) => self.known_regclass(arguments),
+            ("to_regclass", 1) => self.known_object("to_regclass", Type::Regclass, arguments.remove(0)),
+            ("to_regtype", 1) => self.known_object("to_regtype", Type::Regtype, arguments.remove(0)),
             ("current_schema", 0) => self.current_schema(),
             ("current_schemas", 1) => {
                 let has_implicit = self.cast(arguments.remove(0), Type::Bool.into(), Place::Implicit)?;
@@ -256,17 +257,38 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Constant(value), Type::Text))
     }
 
-    /// `to_regclass`: the relation of this name, or NULL.
-    fn known_regclass(&mut self, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
-        let first = arguments.pop().filter(|_| arguments.is_empty());
-        let Some(name) = first.as_ref().and_then(known_text) else {
-            return Err(SqlError::unsupported("to_regclass of a computed name"));
-        };
-        match self.id_of_name(Type::Regclass, name) {
-            Ok(id) => Ok(constant(Datum::Int(id), Type::Regclass)),
-            Err(error) if matches!(error.state(), SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME) => {
-                Ok(constant(Datum::Null, Type::Regclass))
+    /// `current_setting` of a setting that no session changes: others are what a session says, which a bound statement does not know.
+    pub(in crate::bind) fn current_setting(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let known = match &arguments[..] {
+            [name] => known_text(name).map(|name| (name, false)),
+            [name, Typed { expr: Expr::Constant(may_miss), .. }] => {
+                known_text(name).map(|name| (name, matches!(may_miss.get(), Datum::Bool(true))))
             }
+            _ => None,
+        };
+        let Some((name, may_miss)) = known else {
+            return Err(SqlError::unsupported("current_setting of a computed name"));
+        };
+        match crate::parameters::fixed(name)? {
+            Some(value) => Ok(Typed::new(Expr::Constant(super::text(value)), Type::Text)),
+            None if may_miss => Ok(Typed::new(Expr::NULL, Type::Text)),
+            None => {
+                let message = format!("unrecognized configuration parameter \"{name}\"");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+            }
+        }
+    }
+
+    /// `to_regclass` and `to_regtype`: the object of this name, or NULL.
+    fn known_object(&mut self, function: &'static str, of: Type, name: Typed) -> Result<Typed, SqlError> {
+        let Some(known) = known_text(&name) else {
+            let name = self.cast(name, Type::Text.into(), Place::Implicit)?;
+            return Ok(Typed::new(Expr::Lookup { names: self.names(function)?, of: Box::new(name.expr) }, of));
+        };
+        let missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME, SqlState::UNDEFINED_OBJECT];
+        match self.id_of_name(of, known) {
+            Ok(id) => Ok(constant(Datum::Int(id), of)),
+            Err(error) if missing.contains(&error.state()) => Ok(constant(Datum::Null, of)),
             Err(error) => Err(error),
         }
     }

@@ -11,8 +11,7 @@ use super::{
 use crate::catalog::{Column, Identity, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::names::Name;
-use crate::parameters;
-use crate::types::{Bound, Category, ColumnType, Type};
+use crate::types::{Category, ColumnType, Type};
 
 fn length_of(of: Type) -> i64 {
     match of {
@@ -23,14 +22,6 @@ fn length_of(of: Type) -> i64 {
         Type::Interval | Type::Uuid => 16,
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => 4,
         _ => -1,
-    }
-}
-
-fn modifier_of(bound: Bound) -> i64 {
-    match bound {
-        Bound::None => -1,
-        Bound::Length(length) => i64::from(length) + 4,
-        Bound::Digits(precision, scale) => (i64::from(precision) << 16 | i64::from(scale)) + 4,
     }
 }
 
@@ -80,7 +71,6 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
             ("usecreatedb", flag(true)),
             ("usesuper", flag(true)),
         ]],
-        "pg_settings" => settings(),
         "pg_type" => all_types().map(of_type).collect(),
         "pg_proc" => {
             let mut rows = functions();
@@ -107,32 +97,6 @@ fn role() -> Row {
     let mut row = vec![("oid", int(OWNER)), ("rolname", text(ROLE)), ("rolconnlimit", int(-1))];
     row.extend(rights.map(|right| (right, flag(true))));
     row
-}
-
-fn settings() -> Vec<Row> {
-    let initial = |name, of| (name, parameters::initial(name), of);
-    let known = [
-        initial("server_version", "string"),
-        initial("server_version_num", "integer"),
-        initial("server_encoding", "string"),
-        initial("client_encoding", "string"),
-        initial("standard_conforming_strings", "bool"),
-        initial("integer_datetimes", "bool"),
-        ("transaction_isolation", "serializable", "enum"),
-        initial("default_transaction_isolation", "enum"),
-        initial("max_index_keys", "integer"),
-        ("search_path", "\"$user\", public", "string"),
-    ];
-    let row = |(name, setting, of): (&'static str, &'static str, &'static str)| {
-        vec![
-            ("name", text(name)),
-            ("setting", text(setting)),
-            ("vartype", text(of)),
-            ("context", text("internal")),
-            ("source", text("default")),
-        ]
-    };
-    known.map(row).into()
 }
 
 fn of_type(of: Type) -> Row {
@@ -396,7 +360,7 @@ fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row 
         ("attnum", int(number)),
         ("attndims", int(of.base.element().is_some().into())),
         ("attcacheoff", int(-1)),
-        ("atttypmod", int(modifier_of(of.bound))),
+        ("atttypmod", int(of.bound.modifier().into())),
         ("attstorage", text(storage)),
         ("attcompression", text("")),
         ("attidentity", text("")),

@@ -1,0 +1,164 @@
+"""Messages of the protocol, sent as they are: errors, portals, COPY, pipelines, cancels. What is answered is printed, message by message.
+
+Left out is what servers may differ in: files, lines and contexts of an error, ids of tables and numbers of columns in descriptions.
+"""
+
+import select
+import socket
+import struct
+import sys
+from urllib.parse import urlparse
+
+url = urlparse(sys.argv[1])
+
+
+def frame(kind, *parts):
+    content = b"".join(part if isinstance(part, bytes) else part.encode() + b"\0" for part in parts)
+    return kind.encode() + struct.pack("!i", len(content) + 4) + content
+
+
+def query(text):
+    return frame("Q", text)
+
+
+def parse(name, text, *types):
+    return frame("P", name, text, struct.pack(f"!h{len(types)}I", len(types), *types))
+
+
+def bind(portal, statement, *values, formats=(), results=()):
+    content = struct.pack(f"!h{len(formats)}h", len(formats), *formats) + struct.pack("!h", len(values))
+    for value in values:
+        content += struct.pack("!i", -1) if value is None else struct.pack("!i", len(value)) + value
+    return frame("B", portal, statement, content + struct.pack(f"!h{len(results)}h", len(results), *results))
+
+
+def describe(kind, name):
+    return frame("D", kind.encode(), name)
+
+
+def close(kind, name):
+    return frame("C", kind.encode(), name)
+
+
+def execute(portal, most=0):
+    return frame("E", portal, struct.pack("!i", most))
+
+
+SYNC, FLUSH = frame("S"), frame("H")
+
+
+class Client:
+    def __init__(self):
+        self.socket = socket.create_connection((url.hostname, url.port), timeout=60)
+        pairs = b"user\0postgres\0database\0" + url.path[1:].encode() + b"\0\0"
+        self.socket.sendall(struct.pack("!ii", len(pairs) + 8, 3 << 16) + pairs)
+        while (answer := self.next())[0] != "Z":
+            if answer[0] == "K":
+                self.key = answer[1]
+
+    def bytes(self, count):
+        got = b""
+        while len(got) < count:
+            more = self.socket.recv(count - len(got))
+            if not more:
+                raise EOFError
+            got += more
+        return got
+
+    def next(self):
+        kind, length = struct.unpack("!ci", self.bytes(5))
+        return kind.decode(), self.bytes(length - 4)
+
+    def show(self, until="Z"):
+        while True:
+            kind, content = self.next()
+            if kind not in "S":
+                print("  ", kind, shown(kind, content), flush=True)
+            if kind in until:
+                return
+
+    def ask(self, title, *messages):
+        print(title)
+        self.socket.sendall(b"".join(messages))
+        self.show()
+
+
+def shown(kind, content):
+    if kind in "EN":
+        fields = [(part[:1].decode(), part[1:].decode()) for part in content.split(b"\0") if part]
+        return [field for field in fields if field[0] not in "FLRW"]
+    if kind == "T":
+        (count,), at, columns = struct.unpack("!h", content[:2]), 2, []
+        for _ in range(count):
+            end = content.index(b"\0", at)
+            columns.append((content[at:end].decode(), *struct.unpack("!IhIhih", content[end + 1:end + 19])[2:]))
+            at = end + 19
+        return columns
+    return content
+
+
+client = Client()
+ask = client.ask
+ask("definitions", query("CREATE TABLE t (id int PRIMARY KEY, v varchar(9) NOT NULL, n numeric(6,2) CHECK (n > 0))"))
+ask("rows", query("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2.5); SELECT * FROM t ORDER BY id"))
+ask("empty", query(""), )
+ask("empty among others", query(";;"))
+ask("an error in the middle", query("INSERT INTO t VALUES (3, 'c', 3); SELECT 1 / 0; SELECT 1"))
+ask("it left nothing", query("SELECT count(*) FROM t"))
+for text in ["SELEC", "SELECT 1 FROM", "SELECT\n  'é', nothing FROM t", "SELECT x.id FROM t", "SELECT nofunction(1)", "SELECT * FROM nowhere",
+             "INSERT INTO t VALUES (1, 'x', 1)", "INSERT INTO t (id) VALUES (9)", "INSERT INTO t VALUES (9, 'x', 0)",
+             "UPDATE t SET nothing = 1", "SELECT 'a'::int"]:
+    ask(text, query(text))
+ask("unnamed", parse("", "SELECT v, n FROM t WHERE id = $1"), describe("S", ""), bind("", "", b"1"), describe("P", ""),
+    execute(""), SYNC)
+ask("binary", parse("", "SELECT id, v, n FROM t WHERE id = $1", 23),
+    bind("", "", struct.pack("!i", 2), formats=(1,), results=(1,)), execute(""), SYNC)
+ask("named", parse("s", "INSERT INTO t VALUES ($1, $2, 1)"), bind("", "s", b"3", b"c"), execute(""),
+    bind("", "s", b"4", b"d"), execute(""), SYNC)
+ask("a name that is taken", parse("s", "SELECT 1"), SYNC)
+ask("a statement that is not there", bind("", "none"), execute(""), SYNC)
+ask("too few values", bind("", "s", b"1"), SYNC)
+ask("a wrong value", bind("", "s", b"x", b"x"), SYNC)
+ask("a portal that is not there", execute("none"), SYNC)
+ask("a portal in parts", parse("", "SELECT id FROM t ORDER BY id"), bind("p", ""), execute("p", 2), execute("p", 2),
+    execute("p", 2), SYNC)
+ask("it went with its transaction", execute("p"), SYNC)
+ask("closed", close("S", "s"), close("S", "s"), close("P", "none"), SYNC)
+ask("a pipeline that fails", parse("", "INSERT INTO t VALUES (7, 'g', 1)"), bind("", ""), execute(""),
+    parse("", "SELECT 1 / (id - 1) FROM t WHERE id = 1"), bind("", ""), execute(""), parse("", "SELECT 2"), bind("", ""), execute(""), SYNC)
+ask("it left nothing", query("SELECT count(*) FROM t WHERE id = 7"))
+ask("a transaction", query("BEGIN"))
+ask("an error", query("SELECT nothing"))
+ask("refused", query("SELECT 1"))
+ask("refused, too", parse("", "SELECT 1"), bind("", ""), execute(""), SYNC)
+ask("its end", parse("", "COMMIT"), bind("", ""), execute(""), SYNC)
+ask("warnings", query("COMMIT"))
+ask("no rows", parse("", "DELETE FROM t WHERE id > 90"), describe("S", ""), bind("", ""), describe("P", ""), execute(""), SYNC)
+ask("COPY out", query("COPY (SELECT id, v FROM t ORDER BY id) TO STDOUT"))
+print("COPY in")
+client.socket.sendall(query("COPY t FROM STDIN"))
+client.show("G")
+ask("its data", frame("d", b"20\tx\t1\n21\t"), frame("d", b"y\t2\n"), frame("c"))
+client.socket.sendall(query("COPY t FROM STDIN"))
+client.show("G")
+ask("given up", frame("d", b"30\tx\t1\n"), frame("f", "enough"))
+client.socket.sendall(query("COPY t FROM STDIN"))
+client.show("G")
+ask("wrong data", frame("d", b"30\tx\n"), frame("c"))
+ask("COPY data without a COPY", frame("d", b"x"), frame("c"), query("SELECT 1 AS one"))
+ask("PREPARE", query("PREPARE q (int) AS SELECT v FROM t WHERE id = $1"), )
+ask("its statement", describe("S", "q"), bind("", "q", b"1"), execute(""), SYNC)
+ask("EXECUTE", query("EXECUTE q(2)"))
+ask("DEALLOCATE", query("DEALLOCATE q"))
+ask("gone", describe("S", "q"), SYNC)
+ask("DISCARD", query("BEGIN; DISCARD ALL"))
+ask("ended", query("ROLLBACK"))
+print("cancelled")
+client.socket.sendall(query("INSERT INTO t SELECT g, 'x', 1 FROM generate_series(1, 100000000000) AS g WHERE g < 0"))
+# A request that comes before the statement cancels nothing.
+while not select.select([client.socket], [], [], 0.2)[0]:
+    with socket.create_connection((url.hostname, url.port)) as other:
+        other.sendall(struct.pack("!ii", len(client.key) + 8, 80877102) + client.key)
+        other.recv(1)
+client.show()
+ask("and goes on", query("SELECT 1 AS one"))

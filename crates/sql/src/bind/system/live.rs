@@ -1,0 +1,323 @@
+//! Relations that show what goes on now. A statement that names one is bound for each execution.
+
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashMap;
+use polychron_base::TableId;
+use polychron_base::clock::Duration;
+
+use super::objects::Objects;
+use super::{Binder, DATABASE, Names, OWNER, ROLE, Row, flag, int, table_id, text};
+use crate::bind::literals::constant;
+use crate::casts::Place;
+use crate::context::now;
+use crate::datum::{Datum, OwnedDatum};
+use crate::error::SqlError;
+use crate::expr::{Expr, Typed};
+use crate::names::{in_words, shown_path};
+use crate::parameters;
+use crate::settings::{CHOICES, Settings, TIMES};
+use crate::types::Type;
+use crate::watch::{Deed, Present, SessionSeen, SessionState, TableSums, Use};
+
+/// The object id of the database.
+const DATABASE_ID: i64 = 5;
+
+/// Those that PostgreSQL has not, which are found without a schema all the same.
+pub(super) fn is_own(name: &str) -> bool {
+    matches!(name, "polychron_conflicts" | "polychron_memory" | "polychron_settings" | "polychron_snapshots")
+}
+
+fn count(number: u64) -> OwnedDatum {
+    int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn optional(value: Option<String>) -> OwnedDatum {
+    value.map_or(OwnedDatum::NULL, text)
+}
+
+fn time(us: i64) -> OwnedDatum {
+    OwnedDatum::Plain(Datum::Timestamp(us))
+}
+
+/// So long ago.
+fn ago(time: Option<Duration>) -> OwnedDatum {
+    time.map_or(OwnedDatum::NULL, |ago| self::time(now() - i64::try_from(ago.as_micros()).unwrap_or(0)))
+}
+
+fn millis(us: u64) -> OwnedDatum {
+    OwnedDatum::Plain(Datum::Float(us as f64 / 1e3))
+}
+
+impl Binder<'_> {
+    /// The rows of a relation that shows what goes on now; `None`: it is none.
+    pub(super) fn live_rows(&self, name: &str, objects: &Objects) -> Option<Vec<Row>> {
+        let is_known = is_own(name)
+            || matches!(
+                name,
+                "pg_stat_activity"
+                    | "pg_stat_all_tables"
+                    | "pg_stat_database"
+                    | "pg_stat_statements"
+                    | "pg_stat_user_tables"
+                    | "pg_locks"
+                    | "pg_settings"
+            );
+        if !is_known {
+            return None;
+        }
+        self.catalog.is_live.set(true);
+        let settings = || self.drawn.activity.get().and_then(|activity| activity.settings());
+        match name {
+            "pg_settings" => return Some(settings().map_or_else(Vec::new, |it| of_settings(it, false))),
+            "polychron_settings" => return Some(settings().map_or_else(Vec::new, |it| of_settings(it, true))),
+            _ => {}
+        }
+        let Some(present) = self.catalog.source.as_ref().and_then(Weak::upgrade).map(|source| source.present()) else {
+            return Some(Vec::new());
+        };
+        let sessions = || present.watch.sessions().into_iter().map(|activity| activity.seen());
+        Some(match name {
+            "pg_stat_activity" => sessions().map(|session| of_session(&session)).collect(),
+            "polychron_snapshots" => sessions().filter_map(|session| of_snapshot(&session)).collect(),
+            "pg_stat_database" => vec![of_database(&present)],
+            "pg_stat_statements" => of_statements(&present),
+            "pg_locks" => of_locks(&present),
+            "polychron_conflicts" => of_conflicts(&present),
+            "polychron_memory" => of_memory(&present),
+            _ => of_tables(&present, objects),
+        })
+    }
+
+    /// The number of this session.
+    pub(in crate::bind) fn own_number(&self) -> Typed {
+        let number = self.drawn.activity.get().map_or(0, |activity| activity.number());
+        constant(Datum::Int(number.into()), Type::Int4)
+    }
+
+    /// What cancels or ends the session of a number.
+    pub(in crate::bind) fn deed(&mut self, ends: bool, number: Typed) -> Result<Typed, SqlError> {
+        let of = self.cast(number, Type::Int4.into(), Place::Implicit)?;
+        let Some(present) = self.catalog.source.as_ref().and_then(Weak::upgrade).map(|source| source.present()) else {
+            return Ok(constant(Datum::Bool(false), Type::Bool));
+        };
+        let (what, deed) =
+            if ends { ("pg_terminate_backend", Deed::Terminate) } else { ("pg_cancel_backend", Deed::Cancel) };
+        let (by_id, by_text) = (HashMap::new(), HashMap::new());
+        let names = Names { what, by_id, by_text, shows_others: false, deed: Some((present.watch, deed)) };
+        Ok(Typed::new(Expr::Lookup { names: Arc::new(names), of: Box::new(of.expr) }, Type::Bool))
+    }
+}
+
+fn of_session(session: &SessionSeen) -> Row {
+    let is_active = session.state == SessionState::Active;
+    vec![
+        ("datid", int(DATABASE_ID)),
+        ("datname", text(DATABASE)),
+        ("pid", int(session.number.into())),
+        ("leader_pid", OwnedDatum::NULL),
+        ("usesysid", int(OWNER)),
+        ("usename", text(ROLE)),
+        ("application_name", text(session.application.as_str())),
+        ("client_addr", optional(session.address.clone())),
+        ("client_port", OwnedDatum::NULL),
+        ("backend_start", time(session.began_us)),
+        ("xact_start", ago(session.transaction_for)),
+        ("query_start", ago(session.statement_for)),
+        ("state_change", ago(session.state_for)),
+        ("wait_event_type", if is_active { OwnedDatum::NULL } else { text("Client") }),
+        ("wait_event", if is_active { OwnedDatum::NULL } else { text("ClientRead") }),
+        ("state", text(session.state.name())),
+        ("backend_xid", OwnedDatum::NULL),
+        ("backend_xmin", OwnedDatum::NULL),
+        ("query_id", OwnedDatum::NULL),
+        ("query", text(session.text.as_str())),
+        ("backend_type", text(if session.is_of_client { "client backend" } else { "program" })),
+    ]
+}
+
+fn of_snapshot(session: &SessionSeen) -> Option<Row> {
+    let age = session.transaction_for?;
+    Some(vec![
+        ("pid", int(session.number.into())),
+        ("began", ago(Some(age))),
+        ("age_us", int(i64::try_from(age.as_micros()).unwrap_or(i64::MAX))),
+        ("state", text(session.state.name())),
+        ("query", text(session.text.as_str())),
+    ])
+}
+
+fn of_database(present: &Present) -> Row {
+    let (sums, tables) = (present.watch.sums(), present.watch.tables());
+    let of = |what| count(tables.values().map(|table| table.get(what)).sum());
+    let mut row = vec![
+        ("datid", int(DATABASE_ID)),
+        ("datname", text(DATABASE)),
+        ("numbackends", int(present.watch.sessions().len() as i64)),
+        ("xact_commit", count(sums.transactions[0])),
+        ("xact_rollback", count(sums.transactions[1])),
+        ("tup_inserted", of(Use::Inserts)),
+        ("tup_updated", of(Use::Updates)),
+        ("tup_deleted", of(Use::Deletes)),
+        ("conflicts", count(sums.conflicts().iter().map(|it| it.count).sum())),
+        ("sessions", count(sums.sessions)),
+        ("active_time", millis(sums.statement_sum_us)),
+    ];
+    let unknown = ["tup_returned", "tup_fetched", "deadlocks", "checksum_failures", "sessions_abandoned"];
+    row.extend(unknown.map(|name| (name, OwnedDatum::NULL)));
+    row.extend(["sessions_fatal", "sessions_killed"].map(|name| (name, OwnedDatum::NULL)));
+    row
+}
+
+/// A number for a text that is the same in all processes (FNV-1a).
+fn number_of(text: &str) -> i64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
+}
+
+fn of_statements(present: &Present) -> Vec<Row> {
+    let row = |(shape, sums): (Arc<str>, crate::watch::StatementSums)| {
+        let mean = sums.sum_us as f64 / 1e3 / sums.calls.max(1) as f64;
+        vec![
+            ("userid", int(OWNER)),
+            ("dbid", int(DATABASE_ID)),
+            ("toplevel", flag(true)),
+            ("queryid", int(number_of(&shape))),
+            ("query", text(&*shape)),
+            ("calls", count(sums.calls)),
+            ("total_exec_time", millis(sums.sum_us)),
+            ("max_exec_time", millis(sums.max_us)),
+            ("mean_exec_time", OwnedDatum::Plain(Datum::Float(mean))),
+            ("rows", count(sums.rows)),
+            ("errors", count(sums.errors)),
+        ]
+    };
+    present.watch.statements().into_iter().filter(|(_, sums)| sums.calls > 0).map(row).collect()
+}
+
+fn of_locks(present: &Present) -> Vec<Row> {
+    let numbers: HashMap<_, _> =
+        present.watch.sessions().iter().map(|activity| (activity.session, activity.number())).collect();
+    let row = |&(session, table): &(u64, TableId), mode: &'static str| {
+        let number = numbers.get(&session).copied();
+        vec![
+            ("locktype", text("relation")),
+            ("database", int(DATABASE_ID)),
+            ("relation", int(super::id_of_table(table))),
+            ("pid", number.map_or(OwnedDatum::NULL, |number| int(number.into()))),
+            ("mode", text(mode)),
+            ("granted", flag(true)),
+            ("fastpath", flag(false)),
+        ]
+    };
+    let closed = present.closed.iter().map(|held| row(held, "AccessExclusiveLock"));
+    present.held.iter().map(|held| row(held, "AccessShareLock")).chain(closed).collect()
+}
+
+fn of_conflicts(present: &Present) -> Vec<Row> {
+    let row = |conflict: crate::watch::ConflictSeen| {
+        let key = conflict.abort.named_key();
+        let shown = key.columns.iter().zip(&key.values).map(|(column, value)| format!("{column} = {value}"));
+        let shown: Vec<_> = if key.columns.is_empty() { key.values.clone() } else { shown.collect() };
+        vec![
+            ("at", time(conflict.at_us)),
+            ("pid", int(conflict.number.into())),
+            ("reason", text(conflict.abort.reason.name())),
+            ("relation", text(in_words(&key.table))),
+            ("index", optional(key.index.clone())),
+            ("key", optional(Some(shown.join(", ")).filter(|shown| !shown.is_empty()))),
+            ("opponent", optional(conflict.abort.opponent.map(|opponent| opponent.to_string()))),
+            ("attempt", count(conflict.attempt)),
+            ("outcome", text(if conflict.was_told { "told" } else { "absorbed" })),
+            ("query", text(conflict.text)),
+        ]
+    };
+    present.watch.conflicts().into_iter().map(row).collect()
+}
+
+fn of_memory(present: &Present) -> Vec<Row> {
+    let Some(memory) = &present.statistics.memory else { return Vec::new() };
+    let kinds = [
+        ("limit", memory.limit_bytes),
+        ("reserved", memory.reserved_bytes),
+        ("mapped", memory.mapped_bytes),
+        ("huge pages", memory.huge_page_bytes),
+        ("used", memory.used_bytes),
+        ("retired", memory.retired_bytes),
+        ("large", memory.large_bytes),
+    ];
+    kinds.map(|(kind, bytes)| vec![("kind", text(kind)), ("bytes", count(bytes as u64))]).into()
+}
+
+fn of_tables(present: &Present, objects: &Objects) -> Vec<Row> {
+    let tables = present.watch.tables();
+    let row = |table: &Arc<crate::catalog::Table>| {
+        let sums = tables.get(&table.id).copied().unwrap_or_else(TableSums::default);
+        let of = |what| count(sums.get(what));
+        let mut row = vec![
+            ("relid", int(table_id(table))),
+            ("schemaname", text(table.name.schema())),
+            ("relname", text(table.name.plain())),
+            ("seq_scan", of(Use::Whole)),
+            ("idx_scan", of(Use::Indexed)),
+            ("n_tup_ins", of(Use::Inserts)),
+            ("n_tup_upd", of(Use::Updates)),
+            ("n_tup_del", of(Use::Deletes)),
+        ];
+        let unknown = ["seq_tup_read", "idx_tup_fetch", "n_tup_hot_upd", "n_live_tup", "n_dead_tup"];
+        row.extend(unknown.map(|name| (name, OwnedDatum::NULL)));
+        row
+    };
+    objects.tables.iter().map(row).collect()
+}
+
+fn of_settings(mut settings: Settings, is_own: bool) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut push = |name: &'static str, value: String, (of, unit): (&str, Option<&str>), said: &str, changes: bool| {
+        rows.push(if is_own {
+            vec![
+                ("name", text(name)),
+                ("setting", text(value)),
+                ("description", optional(Some(said.to_owned()).filter(|said| !said.is_empty()))),
+                ("is_changeable", flag(changes)),
+            ]
+        } else {
+            vec![
+                ("name", text(name)),
+                ("setting", text(value)),
+                ("unit", unit.map_or(OwnedDatum::NULL, text)),
+                ("short_desc", text(said)),
+                ("vartype", text(of)),
+                ("context", text(if changes { "user" } else { "internal" })),
+                ("source", text("default")),
+            ]
+        });
+    };
+    for (name, said) in CHOICES {
+        if let Some((is_first, values)) = settings.choice(name) {
+            push(name, values[usize::from(!*is_first)].to_owned(), ("enum", None), said, true);
+        }
+    }
+    for (name, said) in TIMES {
+        if let Some(time) = settings.time(name) {
+            let millis = time.map_or(0, |time| time.as_millis()).to_string();
+            push(name, millis, ("integer", Some("ms")), said, true);
+        }
+    }
+    push(
+        "search_path",
+        shown_path(&settings.path.schemas),
+        ("string", None),
+        "Where names without a schema are looked for.",
+        true,
+    );
+    push("transaction_isolation", "serializable".to_owned(), ("enum", None), "", false);
+    let known: Vec<_> = CHOICES.iter().chain(&TIMES).map(|(name, _)| *name).collect();
+    for (name, value, changes) in parameters::all(&settings.client).filter(|(name, ..)| !known.contains(name)) {
+        push(name, value, ("string", None), "", changes);
+    }
+    rows.sort_by_key(|row| {
+        if let Some((_, OwnedDatum::Text(name))) = row.first() { name.to_lowercase() } else { String::new() }
+    });
+    rows
+}

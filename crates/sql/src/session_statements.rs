@@ -1,0 +1,294 @@
+//! Statements about the session itself: PREPARE and EXECUTE, RESET, DISCARD and their like.
+//!
+//! Statements by names are one set for SQL and for the messages of a server's clients: what either makes the other one runs and forgets.
+
+use bumpalo::Bump;
+use hashbrown::HashMap;
+use polychron_engine::Protocol;
+use sqlparser::ast;
+
+use crate::bind::{Binder, column_type, folded};
+use crate::casts::Place;
+use crate::connection::{Connection, Parameters, is_plain};
+use crate::context::{Context, Now, now};
+use crate::datum::OwnedDatum;
+use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
+use crate::outcome::Outcome;
+use crate::parse::{self, Command};
+use crate::prepared::Prepared;
+use crate::rows::RowColumn;
+use crate::types::Type;
+
+/// The most statements with names.
+const MOST: usize = 10_000;
+
+/// A statement that has a name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The statement.
+    pub prepared: Prepared,
+    /// The types of its parameters, as a client is told.
+    pub types: Vec<Type>,
+}
+
+/// Statements by their names.
+pub(crate) type Statements = HashMap<String, Named>;
+
+/// A statement that EXECUTE runs, with the types and values of its parameters.
+pub(crate) type Called = (ast::Statement, Vec<Type>, Vec<OwnedDatum>);
+
+fn missing(name: &str) -> SqlError {
+    let message = match name {
+        "" => "unnamed prepared statement does not exist".to_owned(),
+        name => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(SqlState::UNDEFINED_STATEMENT, message)
+}
+
+/// Whether PREPARE takes the statement.
+fn may_be_prepared(statement: &ast::Statement) -> bool {
+    use ast::Statement::{Delete, Insert, Query, Update};
+    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_))
+}
+
+impl<P: Protocol> Connection<P> {
+    /// The statement of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named_statement(&self, name: &str) -> Result<&Named, SqlError> {
+        self.statements.get(name).ok_or_else(|| missing(name))
+    }
+
+    /// Gives a statement a name. The empty name may be taken already.
+    ///
+    /// # Errors
+    /// Another one has it, or there are too many.
+    pub fn name_statement(&mut self, name: &str, named: Named) -> Result<(), SqlError> {
+        self.check_new_name(name)?;
+        self.statements.insert(name.to_owned(), named);
+        Ok(())
+    }
+
+    /// That a statement may get this name.
+    ///
+    /// # Errors
+    /// As [`Connection::name_statement`].
+    pub fn check_new_name(&self, name: &str) -> Result<(), SqlError> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
+        }
+        if self.statements.len() >= MOST {
+            let message = format!("a session has at most {MOST} prepared statements");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        Ok(())
+    }
+
+    /// A statement has run: where it was bound again for that, later executions need not do so.
+    pub fn keep_bound(&mut self, name: &str, prepared: &Prepared) {
+        if let Some(named) = self.statements.get_mut(name)
+            && named.prepared.text() == prepared.text()
+            && !named.prepared.is_bound_as(prepared)
+        {
+            named.prepared = prepared.clone();
+        }
+    }
+
+    /// Forgets the statement of this name, if there is one.
+    pub fn forget_statement(&mut self, name: &str) {
+        self.statements.remove(name);
+    }
+
+    /// The settings as they are now are those to which RESET and DISCARD return.
+    pub fn keep_as_initial(&mut self) {
+        self.initial = Some(Box::new(self.settings()));
+    }
+
+    /// Does what a statement says of the session; `None`: it is about something else.
+    pub(crate) fn about_session(
+        &mut self,
+        statement: &ast::Statement,
+        parameters: Parameters<'_>,
+    ) -> Option<Result<Outcome, SqlError>> {
+        use ast::Statement as S;
+        Some(match statement {
+            S::Prepare { name, data_types, statement } => self.prepare_named(name, data_types, statement),
+            S::Execute { .. } => {
+                let called = self.called(statement, parameters)?;
+                called.and_then(|(statement, types, values)| {
+                    let values: Vec<_> = values.iter().map(OwnedDatum::get).collect();
+                    self.run(&statement, Parameters { types: &types, values: &values })
+                })
+            }
+            S::Deallocate { name, .. } => self.deallocate(name),
+            S::Discard { object_type } => self.discard(object_type),
+            S::Reset(reset) => self.reset(&reset.reset),
+            // Nothing is ever listened to.
+            S::UNLISTEN { .. } => Ok(Outcome::tagged("UNLISTEN")),
+            S::LISTEN { .. } => Err(SqlError::unsupported("LISTEN")),
+            S::NOTIFY { .. } => Err(SqlError::unsupported("NOTIFY")),
+            S::Vacuum(_) if self.session.is_open() => Err(within_block("VACUUM")),
+            _ => return None,
+        })
+    }
+
+    fn prepare_named(
+        &mut self,
+        name: &ast::Ident,
+        types: &[ast::DataType],
+        statement: &ast::Statement,
+    ) -> Result<Outcome, SqlError> {
+        let name = folded(name);
+        self.check_new_name(&name)?;
+        if !may_be_prepared(statement) {
+            let word = statement.to_string();
+            let word = word.split_whitespace().next().unwrap_or_default();
+            return Err(SqlError::unsupported(format!("PREPARE of {word}")));
+        }
+        let types: Vec<_> = types.iter().map(|of| column_type(of).map(|of| of.base)).collect::<Result<_, _>>()?;
+        let prepared = self.prepare_text(&statement.to_string(), &types)?;
+        let types = prepared.parameters().to_vec();
+        self.name_statement(&name, Named { prepared, types })?;
+        Ok(Outcome::tagged("PREPARE"))
+    }
+
+    /// The statement that EXECUTE names, with its arguments; `None`: it is no EXECUTE.
+    pub(crate) fn called(
+        &mut self,
+        statement: &ast::Statement,
+        parameters: Parameters<'_>,
+    ) -> Option<Result<Called, SqlError>> {
+        let ast::Statement::Execute { name, parameters: arguments, .. } = statement else { return None };
+        let is_plain_call = matches!(
+            statement,
+            ast::Statement::Execute { immediate: false, into, using, output: false, default: false, .. }
+                if into.is_empty() && using.is_empty()
+        );
+        let name = match name.as_ref().map(|name| &name.0[..]) {
+            Some([part]) if is_plain_call => part.as_ident().map(folded),
+            _ => None,
+        };
+        let Some(name) = name else { return Some(Err(SqlError::unsupported("this form of EXECUTE"))) };
+        Some(self.called_with(&name, arguments, parameters))
+    }
+
+    fn called_with(
+        &mut self,
+        name: &str,
+        arguments: &[ast::Expr],
+        parameters: Parameters<'_>,
+    ) -> Result<Called, SqlError> {
+        let Named { prepared, types } = self.named_statement(name)?;
+        let (text, types) = (prepared.text().to_owned(), types.clone());
+        // Others could be EXECUTE again, without an end.
+        let statement = match <[Command; 1]>::try_from(parse::commands(&text)?) {
+            Ok([Command::Sql(statement)]) if is_plain(&statement) => statement,
+            _ => return Err(SqlError::unsupported("EXECUTE of a statement that neither reads nor changes rows")),
+        };
+        if arguments.len() != types.len() {
+            let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+            let detail = format!("Expected {} parameters but got {}.", types.len(), arguments.len());
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
+        }
+        let catalog = self.catalog();
+        let mut binder = Binder::new(&catalog, parameters.types, self.session.drawn());
+        let arena = Bump::new();
+        let at = self.session.now().unwrap_or_else(now);
+        let context = Context { now: Now::At(at), parameters: parameters.values, ..Context::of(&arena, &self.zone) };
+        let mut values = Vec::with_capacity(types.len());
+        for (at, (argument, of)) in arguments.iter().zip(&types).enumerate() {
+            let bound = binder.expr(argument)?;
+            let from = bound.base();
+            let bound = binder.cast(bound, (*of).into(), Place::Assignment).map_err(|error| {
+                if error.state() != SqlState::DATATYPE_MISMATCH && error.state() != SqlState::CANNOT_COERCE {
+                    return error;
+                }
+                let message =
+                    format!("parameter ${} of type {from} cannot be coerced to the expected type {of}", at + 1);
+                let hint = "You will need to rewrite or cast the expression.";
+                SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint)
+            })?;
+            let mut is_scalar = true;
+            bound
+                .expr
+                .walk(&mut |part| is_scalar &= !matches!(part, Expr::Set(_) | Expr::Aggregate(_) | Expr::Window(_)));
+            if !is_scalar {
+                return Err(SqlError::unsupported("a function of several rows in EXECUTE"));
+            }
+            values.push(bound.expr.eval(&[], &context)?.owned());
+        }
+        Ok((statement, types, values))
+    }
+
+    /// The columns that an EXECUTE answers.
+    pub(crate) fn executed_columns(&self, statement: &ast::Statement) -> Option<&[RowColumn]> {
+        let ast::Statement::Execute { name: Some(name), .. } = statement else { return None };
+        let [part] = &name.0[..] else { return None };
+        self.statements.get(&folded(part.as_ident()?)).map(|named| named.prepared.columns())
+    }
+
+    fn deallocate(&mut self, name: &ast::Ident) -> Result<Outcome, SqlError> {
+        let folded = folded(name);
+        if name.quote_style.is_none() && folded == "all" {
+            self.statements.clear();
+            return Ok(Outcome::tagged("DEALLOCATE ALL"));
+        }
+        self.statements.remove(&folded).map(|_| Outcome::tagged("DEALLOCATE")).ok_or_else(|| missing(&folded))
+    }
+
+    fn discard(&mut self, what: &ast::DiscardObject) -> Result<Outcome, SqlError> {
+        let tag = format!("DISCARD {what}");
+        let is_open = self.session.is_open();
+        match what {
+            ast::DiscardObject::PLANS => self.cache.clear(),
+            ast::DiscardObject::SEQUENCES => self.session.drawn().forget_last(),
+            ast::DiscardObject::TEMP if is_open => {
+                return Err(SqlError::unsupported("DISCARD TEMP in a transaction"));
+            }
+            ast::DiscardObject::TEMP => self.drop_temporary(&|_, _| true),
+            ast::DiscardObject::ALL if is_open => return Err(within_block("DISCARD ALL")),
+            ast::DiscardObject::ALL => {
+                self.session.cursors.clear();
+                self.statements.clear();
+                self.cache.clear();
+                self.session.drawn().forget_last();
+                self.drop_temporary(&|_, _| true);
+                self.reset(&ast::Reset::ALL)?;
+            }
+        }
+        Ok(Outcome::tagged(tag))
+    }
+
+    fn reset(&mut self, what: &ast::Reset) -> Result<Outcome, SqlError> {
+        let mut initial = match &self.initial {
+            Some(initial) => (**initial).clone(),
+            None => self.settings(),
+        };
+        match what {
+            ast::Reset::ALL => self.change_settings(false, |settings| *settings = initial.clone()),
+            // There is one role.
+            ast::Reset::SessionAuthorization => {}
+            ast::Reset::ConfigurationParameter(name) => {
+                let name = name.to_string().to_lowercase();
+                let mut probe = initial.clone();
+                if !probe.take(&name, &mut initial) {
+                    let message = format!("unrecognized configuration parameter \"{name}\"");
+                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+                }
+                crate::parameters::check_may_change(&name)?;
+                self.change_settings(false, |settings| {
+                    settings.take(&name, &mut initial.clone());
+                });
+            }
+        }
+        Ok(Outcome::tagged("RESET"))
+    }
+}
+
+fn within_block(statement: &str) -> SqlError {
+    let message = format!("{statement} cannot run inside a transaction block");
+    SqlError::new(SqlState::ACTIVE_TRANSACTION, message)
+}
