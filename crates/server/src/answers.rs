@@ -122,6 +122,25 @@ impl Answers {
         self.put(b'C', |out| put_text(out, tag));
     }
 
+    /// The same of a tag with a number behind its verb.
+    pub(crate) fn complete_counted(&mut self, verb: &str, count: u64) {
+        self.put(b'C', |out| {
+            out.extend_from_slice(verb.as_bytes());
+            out.push(b' ');
+            let (mut digits, mut start, mut rest) = ([0; 20], 20, count);
+            loop {
+                start -= 1;
+                digits[start] = b'0' + (rest % 10) as u8;
+                rest /= 10;
+                if rest == 0 {
+                    break;
+                }
+            }
+            out.extend_from_slice(&digits[start..]);
+            out.push(0);
+        });
+    }
+
     pub(crate) fn parameters(&mut self, types: &[Type]) {
         self.put(b't', |out| {
             put_count(out, types.len());
@@ -253,6 +272,12 @@ mod tests {
         answers.complete("SELECT 1");
         answers.plain(b'1');
         assert_eq!(answers.buffer, b"C\0\0\0\x0dSELECT 1\x001\0\0\0\x04");
+        for count in [0, 7, 10, 1234, u64::MAX] {
+            let (mut one, mut other) = (Answers::default(), Answers::default());
+            one.complete_counted("INSERT 0", count);
+            other.complete(&format!("INSERT 0 {count}"));
+            assert_eq!(one.buffer, other.buffer);
+        }
     }
 
     #[test]

@@ -52,7 +52,49 @@ impl Portal {
 /// Portals by their names; the empty name stands for the latest one without a name.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
-    portals: HashMap<String, Portal>,
+    portals: ByName<Portal>,
+}
+
+/// What has names, and the one without, which nearly all portals are.
+#[derive(Debug)]
+struct ByName<T> {
+    unnamed: Option<T>,
+    named: HashMap<String, T>,
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self { unnamed: None, named: HashMap::new() }
+    }
+}
+
+impl<T> ByName<T> {
+    fn get(&self, name: &str) -> Option<&T> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
+    fn insert(&mut self, name: &str, value: T) {
+        if name.is_empty() {
+            self.unnamed = Some(value);
+        } else {
+            self.named.insert(name.to_owned(), value);
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<T> {
+        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    }
+
+    fn clear(&mut self) {
+        self.unnamed = None;
+        if !self.named.is_empty() {
+            self.named.clear();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.named.len() >= MOST
+    }
 }
 
 impl Extended {
@@ -121,7 +163,7 @@ impl<P: Protocol> Session<P> {
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), SqlError> {
         match self.portal(bind) {
             Ok(portal) => {
-                self.extended.portals.insert(bind.portal.to_owned(), portal);
+                self.extended.portals.insert(bind.portal, portal);
                 self.wire.answers.plain(b'2');
                 Ok(())
             }
@@ -132,11 +174,11 @@ impl<P: Protocol> Session<P> {
     /// The portal that a Bind makes.
     fn portal(&self, bind: &Bind<'_>) -> Result<Portal, SqlError> {
         let statement = self.connection.named_statement(bind.statement)?;
-        if !bind.portal.is_empty() && self.extended.portals.contains_key(bind.portal) {
+        if !bind.portal.is_empty() && self.extended.portals.get(bind.portal).is_some() {
             let message = format!("portal \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
-        if self.extended.portals.len() >= MOST {
+        if self.extended.portals.is_full() {
             return Err(too_many_portals());
         }
         let (given, wanted) = (bind.values.count, statement.types.len());
@@ -235,20 +277,22 @@ impl<P: Protocol> Session<P> {
                 return Ok(Err(error));
             }
         }
+        let before = portal.statement.prepared.binding();
         let done = self.run_portal(&mut portal, most)?;
-        self.connection.keep_bound(&portal.name, &portal.statement.prepared);
+        if portal.statement.prepared.binding() != before {
+            self.connection.keep_bound(&portal.name, &portal.statement.prepared);
+        }
         // The end of a transaction is that of its portals.
         let has_ended = was_in_transaction && !self.connection.is_in_transaction();
         if has_ended {
             self.extended.forget_portals();
         } else if done.is_ok() {
-            self.extended.portals.insert(name.to_owned(), portal);
+            self.extended.portals.insert(name, portal);
         }
         Ok(done)
     }
 
     fn run_portal(&mut self, portal: &mut Portal, most: usize) -> Result<Result<(), SqlError>, End> {
-        let text = portal.statement.prepared.text().to_owned();
         match portal.statement.prepared.kind() {
             Kind::Empty => self.wire.answers.plain(b'I'),
             Kind::CopyIn | Kind::CopyOut if portal.is_done => {
@@ -256,11 +300,11 @@ impl<P: Protocol> Session<P> {
             }
             Kind::CopyIn => {
                 portal.is_done = true;
-                return self.copy_in(&text);
+                return self.copy_in(portal.statement.prepared.text());
             }
             Kind::CopyOut => {
                 portal.is_done = true;
-                return self.copy_out(&text);
+                return self.copy_out(portal.statement.prepared.text());
             }
             Kind::Statement => {
                 if portal.rows.is_none() {
@@ -313,14 +357,14 @@ fn give(wire: &mut Wire, portal: &mut Portal, most: usize, forms: &Forms) -> Res
     if is_suspended {
         wire.answers.plain(b's');
     } else {
-        let tag = rows.tag();
-        match tag.starts_with("SELECT ") {
-            // What was given while the query ran counts once.
-            true => {
+        match rows.counted_verb() {
+            Some(verb @ "SELECT") => {
+                // What was given while the query ran counts once.
                 let before = if portal.is_done { 0 } else { rows.given() };
-                wire.answers.complete(&format!("SELECT {}", before + (end - portal.given) as u64));
+                wire.answers.complete_counted(verb, before + (end - portal.given) as u64);
             }
-            false => wire.answers.complete(&tag),
+            Some(verb) => wire.answers.complete_counted(verb, rows.count()),
+            None => wire.answers.complete(&rows.tag()),
         }
         portal.is_done = true;
     }

@@ -22,7 +22,7 @@ const KEPT: usize = 1 << 20;
 /// How long a client is silent, outside of transactions, before its session needs no thread, if transactions are not parked.
 const SILENCE: Duration = Duration::from_millis(100);
 /// How long a statement, or a new client, waits for a worker.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const WORKER_WAIT: Duration = Duration::from_secs(1);
 
 /// What moves between a client and its session.
 pub(crate) struct Wire {
@@ -137,7 +137,7 @@ pub(crate) fn connect<P: Protocol>(shared: &Shared<P>, role: &str) -> Result<Con
         match shared.database.sql_as(role) {
             Ok(connection) => return Ok(connection.into_inner()),
             Err(error) if error.state() == SqlState::TOO_MANY_CONNECTIONS => {
-                if Duration::from_nanos(clock.now_ns().saturating_sub(begun)) >= LONGEST_WAIT {
+                if Duration::from_nanos(clock.now_ns().saturating_sub(begun)) >= WORKER_WAIT {
                     return Err(End::Fatal(error));
                 }
                 std::thread::sleep(Duration::from_millis(5));
@@ -166,7 +166,7 @@ pub(crate) fn begin<P: Protocol>(
     let (extended, place) = (Extended::default(), place.clone());
     let mut session = Session { connection, wire, extended, is_skipping: false, application, place };
     session.wire.answers.ready(TransactionStatus::Idle);
-    session.connection.wait_for_workers(LONGEST_WAIT);
+    session.connection.wait_for_workers(WORKER_WAIT);
     // It has said nothing yet.
     let _ = session.connection.park();
     Ok(session)

@@ -111,6 +111,11 @@ impl<P: Protocol> Silent<P> {
         Some(tasks)
     }
 
+    /// Has the thread look around.
+    pub(crate) fn wake(&self) {
+        self.watch.wake();
+    }
+
     /// Has the thread end.
     pub(crate) fn end(&self) {
         self.state().is_over = true;
@@ -125,6 +130,7 @@ pub(crate) fn start<P: Protocol>(shared: &Arc<Shared<P>>) -> io::Result<JoinHand
         let mut longest = None;
         while let Some(tasks) = shared.silent.wait(longest) {
             tasks.into_iter().for_each(|task| threads::run(&shared, task));
+            // Where `run` has found no thread, it has woken this one once more.
             let lacks = threads::lacks(&shared) && !threads::staff(&shared);
             longest = lacks.then_some(BREATH);
         }

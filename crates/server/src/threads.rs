@@ -91,7 +91,10 @@ impl<P: Protocol> Threads<P> {
 /// Has a thread do something.
 pub(crate) fn run<P: Protocol>(shared: &Arc<Shared<P>>, task: Task<P>) {
     shared.threads.state().tasks.push_back(task);
-    staff(shared);
+    if !staff(shared) {
+        // Its thread tries again, now and then.
+        shared.silent.wake();
+    }
 }
 
 /// Sees to a thread for each task; `false`: the system gives none, and what waits has it from threads that become idle, or the next time.

@@ -16,7 +16,14 @@ use crate::watch::Begun;
 
 /// Ends the running statement of a connection, from any thread. Clones are the same handle.
 #[derive(Clone, Default)]
-pub struct CancelHandle(Arc<Mutex<Option<Cancellation>>>);
+pub struct CancelHandle(Arc<Mutex<Current>>);
+
+/// What a handle calls off. A token goes from one statement to the next as long as nobody has used it.
+#[derive(Default)]
+struct Current {
+    token: Cancellation,
+    is_running: bool,
+}
 
 impl fmt::Debug for CancelHandle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,8 +32,7 @@ impl fmt::Debug for CancelHandle {
 }
 
 impl CancelHandle {
-    /// The token of the statement that runs, if one does.
-    fn current(&self) -> MutexGuard<'_, Option<Cancellation>> {
+    fn current(&self) -> MutexGuard<'_, Current> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -34,8 +40,10 @@ impl CancelHandle {
     /// one that has committed.
     pub fn cancel(&self) -> bool {
         let current = self.current();
-        current.iter().for_each(Cancellation::cancel);
-        current.is_some()
+        if current.is_running {
+            current.token.cancel();
+        }
+        current.is_running
     }
 }
 
@@ -57,7 +65,7 @@ pub(crate) struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(handle) = &self.handle {
-            *handle.current() = None;
+            handle.current().is_running = false;
         }
     }
 }
@@ -69,9 +77,12 @@ impl Interrupts {
         }
         let mut limits = self.timeout.map_or_else(Limits::default, Limits::timeout);
         if let Some(handle) = &self.handle {
-            let token = Cancellation::default();
-            limits = limits.with_token(&token);
-            *handle.current() = Some(token);
+            let mut current = handle.current();
+            if current.token.is_cancelled() {
+                current.token = Cancellation::default();
+            }
+            current.is_running = true;
+            limits = limits.with_token(&current.token);
         }
         Some(Running { limits, handle: self.handle.clone() })
     }

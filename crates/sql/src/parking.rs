@@ -92,7 +92,7 @@ impl<P: Protocol> Connection<P> {
 
     /// From now on a statement that finds no worker waits for one so long. Only for connections whose threads hold no other ones: those would wait for themselves.
     pub fn wait_for_workers(&mut self, longest: Duration) {
-        self.session.longest_wait = Some((longest, self.database.shortage.clone()));
+        self.session.worker_wait = Some((longest, self.database.shortage.clone()));
     }
 
     /// Whether another connection waits for a worker.

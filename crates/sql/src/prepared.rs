@@ -98,6 +98,11 @@ impl Prepared {
         }
     }
 
+    /// What it is bound as: another number once it was bound again, as long as a clone has what it was bound as before.
+    pub fn binding(&self) -> usize {
+        self.bound.as_ref().map_or(0, |bound| Arc::as_ptr(bound).addr())
+    }
+
     /// What a client has to do with it besides reading its rows.
     pub fn kind(&self) -> Kind {
         match (&self.bound, &self.other) {

@@ -159,6 +159,11 @@ impl Rows {
         self.tag.text(self.count)
     }
 
+    /// The words in front of the count, of a tag that ends with [`Rows::count`].
+    pub fn counted_verb(&self) -> Option<&'static str> {
+        if let Tag::Counted(verb) = self.tag { Some(verb) } else { None }
+    }
+
     /// How many rows the statement has changed, or answered.
     pub fn count(&self) -> u64 {
         self.count

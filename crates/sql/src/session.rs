@@ -120,7 +120,7 @@ pub(crate) struct Session<W: Interactive + 'static> {
     home: Arc<Home<W>>,
     parker: Arc<Parker<W>>,
     /// How long it waits for a worker.
-    pub(crate) longest_wait: Option<(Duration, Arc<Shortage>)>,
+    pub(crate) worker_wait: Option<(Duration, Arc<Shortage>)>,
     answers: Answers,
     versions: Arc<Versions>,
     /// The version of the catalog when the held transaction of the engine began, or before.
@@ -202,7 +202,7 @@ impl<W: Interactive + 'static> Session<W> {
             worker,
             home,
             parker,
-            longest_wait: None,
+            worker_wait: None,
             answers,
             versions,
             began: 0,
@@ -232,7 +232,7 @@ impl<W: Interactive + 'static> Session<W> {
     /// The worker, which no transaction has. One that was given back is replaced.
     fn worker(&mut self) -> Result<&mut Box<W>, SqlError> {
         if self.worker_at_home().is_none() {
-            let taken = match (self.home.source.take(), &self.longest_wait) {
+            let taken = match (self.home.source.take(), &self.worker_wait) {
                 (Err(Error::TooManyWorkers { .. }), Some((longest, shortage))) => {
                     shortage.wait(*longest, &*self.home.source)
                 }

@@ -1,0 +1,110 @@
+//! What a prepared point read costs a server: `cargo run --release -p polychron-server --example reads -- 200000 1`, with how many reads and how many
+//! of them in one go. Told are the nanoseconds that the session's thread was on a processor, for each read.
+//!
+//! Under callgrind (`--separate-threads=yes`) the session's thread has a file of its own.
+
+use std::error::Error;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use polychron::Database;
+use polychron_server::{Credentials, Options, Server};
+
+fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend_from_slice(&(content.len() as u32 + 4).to_be_bytes());
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+/// Reads answers up to so many that the server is ready.
+fn until_ready(stream: &mut UnixStream, mut count: usize, buffer: &mut Vec<u8>) -> Result<(), Box<dyn Error>> {
+    let (mut start, mut end) = (0, 0);
+    while count > 0 {
+        while end - start < 5 || end - start < 1 + u32::from_be_bytes(buffer[start + 1..start + 5].try_into()?) as usize
+        {
+            if end == buffer.len() {
+                buffer.resize(2 * end, 0);
+            }
+            match stream.read(&mut buffer[end..])? {
+                0 => return Err("the server has ended the session".into()),
+                read => end += read,
+            }
+        }
+        let length = 1 + u32::from_be_bytes(buffer[start + 1..start + 5].try_into()?) as usize;
+        match buffer[start] {
+            b'Z' => count -= 1,
+            b'E' => return Err(String::from_utf8_lossy(&buffer[start + 5..start + length]).into()),
+            _ => {}
+        }
+        start += length;
+    }
+    Ok(())
+}
+
+/// The nanoseconds that threads of sessions were on a processor.
+fn spent() -> Result<u64, Box<dyn Error>> {
+    let mut all = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        if fs::read_to_string(path.join("comm"))?.trim() == "session" {
+            let text = fs::read_to_string(path.join("schedstat"))?;
+            all += text.split_whitespace().next().ok_or("no time")?.parse::<u64>()?;
+        }
+    }
+    Ok(all)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let numbers: Vec<u32> = std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let (reads, at_once) = (numbers.first().copied().unwrap_or(100_000), numbers.get(1).copied().unwrap_or(1));
+    let directory = std::env::temp_dir();
+    let mut options = Options::new(Credentials::Trust);
+    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    options.socket_directory = Some(directory);
+    let server = Server::start(Database::builder().in_memory()?, options)?;
+    drop(TcpStream::connect(server.addresses()[0])?);
+    let mut stream = UnixStream::connect(server.socket().ok_or("no socket")?)?;
+    let mut content = (3_i32 << 16).to_be_bytes().to_vec();
+    content.extend_from_slice(b"user\0postgres\0\0");
+    stream.write_all(&[&(content.len() as u32 + 4).to_be_bytes()[..], &content].concat())?;
+    let mut buffer = vec![0; 1 << 16];
+    until_ready(&mut stream, 1, &mut buffer)?;
+    for text in [
+        "CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
+        "INSERT INTO accounts SELECT g, 1, g * 7, '' FROM generate_series(1, 100000) g",
+    ] {
+        stream.write_all(&frame(b'Q', format!("{text}\0").as_bytes()))?;
+        until_ready(&mut stream, 1, &mut buffer)?;
+    }
+    let parse = frame(b'P', b"p0\0SELECT abalance FROM accounts WHERE aid = $1\0\0\0");
+    stream.write_all(&[parse, frame(b'S', b"")].concat())?;
+    until_ready(&mut stream, 1, &mut buffer)?;
+
+    let before = spent()?;
+    let (mut key, mut request) = (0_u32, Vec::new());
+    for _ in 0..reads / at_once {
+        request.clear();
+        for _ in 0..at_once {
+            key = (key + 7_919) % 100_000;
+            let value = (key + 1).to_string();
+            // As pgbench does it.
+            let mut bind = b"\0p0\0\0\0\0\x01".to_vec();
+            bind.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            bind.extend_from_slice(value.as_bytes());
+            bind.extend_from_slice(&[0, 1, 0, 0]);
+            request.extend(frame(b'B', &bind));
+            request.extend(frame(b'D', b"P\0"));
+            request.extend(frame(b'E', &[0, 0, 0, 0, 0]));
+            request.extend(frame(b'S', b""));
+        }
+        stream.write_all(&request)?;
+        until_ready(&mut stream, at_once as usize, &mut buffer)?;
+    }
+    let each = (spent()? - before) / u64::from(reads / at_once * at_once);
+    println!("{each} ns of the server for each of {reads} reads, {at_once} at once");
+    drop(stream);
+    Ok(())
+}
