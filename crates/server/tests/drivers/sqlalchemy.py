@@ -67,5 +67,3 @@ for table in ("author", "book"):
         print(column["name"], column["type"], column["nullable"], column["default"])
     print(inspector.get_pk_constraint(table), inspector.get_foreign_keys(table))
     print(inspector.get_unique_constraints(table), inspector.get_check_constraints(table))
-Base.metadata.drop_all(engine)
-print(sa.inspect(engine).get_table_names())
