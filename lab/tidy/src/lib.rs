@@ -4,6 +4,7 @@
 
 pub mod architecture;
 pub mod documents;
+pub mod evidence;
 pub mod sizes;
 pub mod source;
 pub mod vocabulary;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use polychron_tidy::{Finding, Source, architecture, documents, sizes, tree, vocabulary};
+use polychron_tidy::{Finding, Source, architecture, documents, evidence, sizes, tree, vocabulary};
 
 /// Names of protocols, word by word.
 const PROTOCOLS: &[&[&str]] = &[
@@ -302,6 +302,31 @@ fn links_lead_somewhere() {
 #[test]
 fn documents_name_what_there_is() {
     check(documents::names);
+}
+
+#[test]
+fn requirements_have_their_evidence() {
+    check(|sources| evidence::requirements(sources, "docs/papers.md"));
+}
+
+/// Pages of protocols, and where their options are.
+const OPTIONS: &[(&str, &str)] = &[
+    ("docs/protocols/cicada.md", "crates/protocols/src/cicada/options.rs"),
+    ("docs/protocols/maflingo.md", "crates/protocols/src/maflingo/options.rs"),
+    ("docs/protocols/hyper.md", "crates/protocols/src/hyper/options.rs"),
+    ("docs/protocols/bohm.md", "crates/protocols/src/bohm/options.rs"),
+    ("docs/protocols/lazy.md", "crates/protocols/src/lazy/options.rs"),
+    ("docs/protocols/locking.md", "crates/protocols/src/locking/options.rs"),
+];
+
+#[test]
+fn pages_of_protocols_have_their_options() {
+    check(|sources| evidence::options(sources, OPTIONS));
+}
+
+#[test]
+fn pages_of_protocols_tell_what_differs_and_what_lacks() {
+    check(|sources| evidence::headings(sources, "docs/protocols/", &["Deviations", "Missing"]));
 }
 
 #[test]

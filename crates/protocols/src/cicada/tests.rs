@@ -423,6 +423,30 @@ fn metrics_tell_where_conflicts_showed_and_rows_lie() {
     assert!(overhead > 0.0, "{overhead}");
 }
 
+/// A worker whose last five transactions have committed does not check its reads before it installs (§3.5).
+#[test]
+fn a_worker_that_always_commits_checks_once() {
+    let database = open(|options| options.collection_interval = Duration::from_secs(3600));
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut left, |t| (0..3).try_for_each(|id| t.insert(&accounts, &Account { id, group: 0, balance: 1 })));
+    for (commits, at_the_early_check, at_the_check) in [(0, 1, 0), (4, 2, 0), (5, 2, 1), (4, 3, 1)] {
+        for _ in 0..commits {
+            done(&mut left, |t| t.update(&accounts, 2, |row| row.set_balance(3)).map(drop));
+        }
+        let mut earlier = right.begin(Mode::ReadWrite).unwrap();
+        let mut later = left.begin(Mode::ReadWrite).unwrap();
+        later.get(&accounts, 0).unwrap();
+        later.update(&accounts, 1, |row| row.set_balance(2)).unwrap();
+        earlier.update(&accounts, 0, |row| row.set_balance(2)).unwrap();
+        earlier.commit().unwrap();
+        assert!(later.commit().unwrap_err().is_conflict());
+        let metrics = database.statistics().metrics;
+        assert_eq!(metric(&metrics, "aborts_at_the_early_check"), MetricValue::Count(at_the_early_check), "{commits}");
+        assert_eq!(metric(&metrics, "aborts_at_the_check"), MetricValue::Count(at_the_check), "{commits}");
+    }
+}
+
 /// Garbage, clocks and waits are measured where workers meet.
 #[test]
 fn lags_are_measured() {

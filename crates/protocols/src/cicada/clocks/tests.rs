@@ -155,3 +155,45 @@ fn nobody_follows_past_the_limit() {
     assert!(local.adjusted < clocks.limit());
     begin_at_last(&clocks, 2, &mut local);
 }
+
+/// One-sided synchronisation (§3.1): a clock that is behind catches up within a round of partners, and the other one is not set back.
+#[test]
+fn slow_clocks_catch_up() {
+    let clocks = clocks(loose);
+    let (mut slow, mut quick) = (clocks.join(2), clocks.join(3));
+    clocks.push(&mut quick, 1_000_000_000);
+    begin_at_last(&clocks, 3, &mut quick);
+    end(&clocks, 3);
+    assert!(slow.time < quick.time);
+    for _ in 0..3 {
+        clocks.pass_time(100_000);
+        clocks.advance(&mut slow, 2);
+    }
+    assert!(slow.time >= quick.time);
+    let before = quick.time;
+    for _ in 0..3 {
+        clocks.pass_time(100_000);
+        clocks.advance(&mut quick, 3);
+    }
+    assert!(quick.time > before);
+}
+
+/// After a conflict a timestamp is ahead of the clock by a microsecond, until a transaction commits (§3.1).
+#[test]
+fn a_boost_lasts_until_a_commit() {
+    let clocks = clocks(loose);
+    let mut local = clocks.join(2);
+    let mut ahead = |is_calm: bool| {
+        if is_calm {
+            clocks.calm(&mut local);
+        } else {
+            clocks.boost(&mut local, 2);
+        }
+        clocks.pass_time(1_000_000);
+        clocks.advance(&mut local, 2);
+        begin_at_last(&clocks, 2, &mut local);
+        end(&clocks, 2);
+        local.adjusted - local.time
+    };
+    assert_eq!([ahead(true), ahead(false), ahead(false), ahead(true)], [0, 1000, 1000, 0]);
+}

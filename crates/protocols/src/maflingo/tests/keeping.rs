@@ -13,8 +13,9 @@ use crate::maflingo::{MaflingoWorker, Options};
 const ROWS: u64 = 4;
 
 /// A database with a clock that the test moves, in which all rows are equal.
-fn database() -> (std::sync::Arc<Maflingo>, Table<Pair>) {
-    let options = Options { epoch_interval: Duration::from_secs(3600), own_commits: false, ..Options::default() };
+fn database(snapshots: bool) -> (std::sync::Arc<Maflingo>, Table<Pair>) {
+    let epoch_interval = Duration::from_secs(3600);
+    let options = Options { epoch_interval, own_commits: false, snapshots, ..Options::default() };
     let database = <Maflingo>::open(options, Common::default()).unwrap();
     let pairs = Table::<Pair>::from_id(database.create_table(Pair::definition()).unwrap());
     write(&mut Maflingo::worker(&database).unwrap(), &pairs, 0);
@@ -39,7 +40,7 @@ fn value(worker: &mut MaflingoWorker, pairs: &Table<Pair>) -> u64 {
 
 #[test]
 fn without_snapshots_nothing_is_kept() {
-    let (database, pairs) = database();
+    let (database, pairs) = database(true);
     let (mut worker, mut reader) = (Maflingo::worker(&database).unwrap(), Maflingo::worker(&database).unwrap());
     let waiting = || database.shared.base.memory.statistics().retired_bytes;
     let mut overwrite = |value| {
@@ -53,10 +54,26 @@ fn without_snapshots_nothing_is_kept() {
     assert!(waiting() > 0, "the next snapshot may see it");
 }
 
+/// With `snapshots=no` a snapshot is a transaction that reads the present and is validated (No-Snapshots, §6.6).
+#[test]
+fn without_the_option_snapshots_are_validated() {
+    let (database, pairs) = database(false);
+    let (mut worker, mut reader) = (Maflingo::worker(&database).unwrap(), Maflingo::worker(&database).unwrap());
+    for value_before in 0..2 {
+        let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
+        assert_eq!(snapshot.get(&pairs, 0).unwrap().map(|pair| pair.left()), Some(value_before));
+        database.tick();
+        write(&mut worker, &pairs, value_before + 1);
+        assert!(snapshot.commit().unwrap_err().is_conflict());
+        assert_eq!(value(&mut reader, &pairs), value_before + 1, "it is there at once");
+        assert_eq!(database.shared.base.memory.statistics().retired_bytes, 0, "nothing is kept");
+    }
+}
+
 /// The keeping goes off while there is no snapshot, beside a writer, and each snapshot that begins then misses nothing.
 #[test]
 fn keeping_comes_and_goes() {
-    let (database, pairs) = database();
+    let (database, pairs) = database(true);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
