@@ -21,7 +21,6 @@ use crate::parking::Workers;
 use crate::parse::Command;
 use crate::plan::Plan;
 use crate::prepared::Cache;
-use crate::roles::RoleCommand;
 use crate::session::Session;
 use crate::session_statements::Statements;
 use crate::settings::{Changed, Settings};
@@ -585,38 +584,5 @@ impl<P: Protocol> Drop for Connection<P> {
         self.finish_definitions();
         self.drop_temporary(&|_, _| true);
         self.session.drawn().forget_units();
-    }
-}
-
-impl Command {
-    /// Whether it neither is about transactions nor has an answer of its own.
-    pub(crate) fn is_definition(&self) -> bool {
-        match self {
-            Self::Sql(statement) => Control::of(statement).is_ok_and(|control| control.is_none()),
-            Self::Roles(command) => matches!(**command, RoleCommand::Define(_)),
-            other => matches!(other, Self::AlterSequence(_)),
-        }
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        match self {
-            Self::Sql(statement) => matches!(statement, ast::Statement::Set(ast::Set::SingleAssignment { .. })),
-            Self::Roles(command) => matches!(**command, RoleCommand::Switch(_)),
-            _ => false,
-        }
-    }
-
-    /// The statement, if it reads or changes rows and does nothing else.
-    fn plain(&self) -> Option<&ast::Statement> {
-        if let Self::Sql(statement) = self { is_plain(statement).then_some(statement) } else { None }
-    }
-}
-
-/// Whether a statement reads or changes rows, and nothing else.
-pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Call, Delete, Explain, Insert, Query, Truncate, Update};
-    match statement {
-        Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Explain { .. } | Call(_)),
     }
 }

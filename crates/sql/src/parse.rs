@@ -9,6 +9,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use crate::control::Control;
 use crate::copy::Copy;
 use crate::cursors::CursorCommand;
 use crate::error::{SqlError, SqlState};
@@ -441,5 +442,38 @@ pub(crate) fn expression(text: &str) -> Result<ast::Expr, SqlError> {
     match parser.peek_token().token {
         Token::EOF => Ok(expr),
         other => Err(syntax_error(&other)),
+    }
+}
+
+impl Command {
+    /// Whether it neither is about transactions nor has an answer of its own.
+    pub(crate) fn is_definition(&self) -> bool {
+        match self {
+            Self::Sql(statement) => Control::of(statement).is_ok_and(|control| control.is_none()),
+            Self::Roles(command) => matches!(**command, RoleCommand::Define(_)),
+            other => matches!(other, Self::AlterSequence(_)),
+        }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        match self {
+            Self::Sql(statement) => matches!(statement, ast::Statement::Set(ast::Set::SingleAssignment { .. })),
+            Self::Roles(command) => matches!(**command, RoleCommand::Switch(_)),
+            _ => false,
+        }
+    }
+
+    /// The statement, if it reads or changes rows and does nothing else.
+    pub(crate) fn plain(&self) -> Option<&ast::Statement> {
+        if let Self::Sql(statement) = self { is_plain(statement).then_some(statement) } else { None }
+    }
+}
+
+/// Whether a statement reads or changes rows, and nothing else.
+pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
+    use ast::Statement::{Call, Delete, Explain, Insert, Query, Truncate, Update};
+    match statement {
+        Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
+        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Explain { .. } | Call(_)),
     }
 }

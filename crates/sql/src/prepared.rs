@@ -13,7 +13,7 @@ use polychron_base::TableId;
 use polychron_engine::Protocol;
 use sqlparser::ast;
 
-use crate::connection::{Connection, is_plain};
+use crate::connection::Connection;
 use crate::context::{Context, Now};
 use crate::control::Control;
 use crate::cursors::CursorCommand;
@@ -22,7 +22,7 @@ use crate::error::{SqlError, SqlState};
 use crate::names::Path;
 use crate::outcome::Tag;
 use crate::parameters::shown_name;
-use crate::parse::{self, Command};
+use crate::parse::{self, Command, is_plain};
 use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
 use crate::statement::{Action, Statement};

@@ -11,14 +11,14 @@ use sqlparser::ast;
 
 use crate::bind::{Binder, column_type, folded};
 use crate::casts::Place;
-use crate::connection::{Connection, Parameters, is_plain};
+use crate::connection::{Connection, Parameters};
 use crate::context::{Context, Now, now};
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::names::Path;
 use crate::outcome::Outcome;
-use crate::parse::{self, Command};
+use crate::parse::{self, Command, is_plain};
 use crate::prepared::Prepared;
 use crate::roles::Switch;
 use crate::rows::RowColumn;

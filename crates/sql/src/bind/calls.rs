@@ -249,16 +249,18 @@ impl Binder<'_> {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }
             "uuid_generate_v4" if arguments.is_empty() => self.call("gen_random_uuid", arguments),
-            "current_timestamp" => self.call("now", arguments),
-            "current_date" => {
-                let now = self.call("now", arguments)?;
-                self.cast(now, Type::Date.into(), Place::Explicit)
-            }
-            "localtimestamp" => {
-                let now = self.call("now", arguments)?;
-                self.cast(now, Type::Timestamp.into(), Place::Explicit)
-            }
+            "current_timestamp" | "current_date" | "localtimestamp" => self.clock_time(name, arguments),
             _ => self.call(name, arguments),
+        }
+    }
+
+    /// What the clock says, as the standard names it.
+    fn clock_time(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let now = self.call("now", arguments)?;
+        match name {
+            "current_date" => self.cast(now, Type::Date.into(), Place::Explicit),
+            "localtimestamp" => self.cast(now, Type::Timestamp.into(), Place::Explicit),
+            _ => Ok(now),
         }
     }
 }
