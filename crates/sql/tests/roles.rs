@@ -251,3 +251,45 @@ fn roles_and_grants_are_definitions() {
     are_definitions::<Cicada>();
     are_definitions::<Locking>();
 }
+
+#[test]
+fn what_resets_a_session_makes_it_nobody_else() {
+    let database = database::<Cicada>();
+    let (mut admin, mut session) = (connect(&database), connect(&database));
+    all(&mut admin, &["CREATE ROLE low LOGIN", "CREATE ROLE lower", "GRANT lower TO low", "CREATE TABLE t (id int)"]);
+    session.act_as("low").unwrap();
+    for statement in ["RESET ALL", "RESET search_path", "RESET SESSION AUTHORIZATION", "RESET ROLE", "DISCARD ALL"] {
+        run(&mut session, statement).unwrap();
+        assert_eq!(run(&mut session, "SELECT session_user, current_user").unwrap(), "low|low", "{statement}");
+        assert_eq!(code(run(&mut session, "SELECT * FROM t")), "42501", "{statement}");
+    }
+    // Settings are no roles, but what makes a session as it was first is.
+    all(&mut session, &["SET ROLE lower", "RESET ALL"]);
+    assert_eq!(run(&mut session, "SELECT session_user, current_user").unwrap(), "low|lower");
+    all(&mut session, &["DISCARD ALL"]);
+    assert_eq!(run(&mut session, "SELECT session_user, current_user").unwrap(), "low|low");
+}
+
+#[test]
+fn sessions_of_others_are_neither_seen_nor_ended() {
+    let database = database::<Cicada>();
+    let (mut admin, mut session, mut own) = (connect(&database), connect(&database), connect(&database));
+    all(&mut admin, &["CREATE ROLE low LOGIN", "CREATE TABLE secret (id int PRIMARY KEY)", "SELECT 'hidden'"]);
+    session.act_as("low").unwrap();
+    own.act_as("low").unwrap();
+    run(&mut own, "SELECT 'mine'").unwrap();
+    let texts = "SELECT DISTINCT query FROM pg_stat_activity WHERE usename = 'postgres'";
+    assert_eq!(run(&mut session, texts).unwrap(), "<insufficient privilege>");
+    let seen = run(&mut session, "SELECT query FROM pg_stat_activity WHERE usename = 'low' ORDER BY pid").unwrap();
+    assert!(seen.contains("mine"), "{seen}");
+    assert_eq!(run(&mut session, "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%secret%'").unwrap(), "0");
+    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
+        let of = |role: &str| {
+            format!("SELECT {end}(pid) FROM pg_stat_activity WHERE usename = '{role}' ORDER BY pid DESC LIMIT 1")
+        };
+        assert_eq!(code(run(&mut session, &of("postgres"))), "42501");
+        run(&mut session, &of("low")).unwrap();
+    }
+    assert_eq!(code(run(&mut own, "SELECT 1")), "57P01");
+    run(&mut admin, "SELECT 1").unwrap();
+}
