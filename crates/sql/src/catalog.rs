@@ -375,11 +375,12 @@ pub(crate) type Changes = std::collections::BTreeMap<Name, Option<Object>>;
 
 /// The database, as those see it who find what a catalog does not have yet.
 pub(crate) trait Source: crate::watch::Live + Send + Sync {
-    /// The names of the objects that SQL has made.
+    /// The names of the objects that SQL has made and the catalog may not have, and of the tables that programs have made.
     fn names(&self) -> Result<Vec<Name>, SqlError>;
 
-    /// All objects were found, and are in the catalog.
-    fn note_all_named(&self);
+    /// Finds all objects that SQL has made. From now on the catalog has them all, and definitions are not read any longer: a transaction that has changed some
+    /// would conflict for ever with readings of its own thread that come later in the order.
+    fn know_all(&self) -> Result<(), SqlError>;
 
     /// The names of the schemas that SQL has made. From now on the catalog has them all.
     fn schemas(&self) -> Result<Vec<Name>, SqlError>;

@@ -210,6 +210,9 @@ impl<P: Protocol> Connection<P> {
         if self.session.is_planned() {
             return self.execute_whole(&commands, (parameters.types, parameters.values), answered);
         }
+        if !self.session.is_open() && commands.iter().any(Command::is_definition) {
+            self.database.know_all()?;
+        }
         if let ([command], false) = (&commands[..], self.session.is_open())
             && command.is_definition()
         {
@@ -460,6 +463,9 @@ impl<P: Protocol> Connection<P> {
                 if self.session.is_explicit() {
                     let message = "there is already a transaction in progress";
                     outcome.notices.push(Notice::warning(SqlState::ACTIVE_TRANSACTION, message));
+                }
+                if !self.session.is_open() {
+                    self.database.know_all()?;
                 }
                 self.session.begin(modes, true)?;
                 Ok(outcome)

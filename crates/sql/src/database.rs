@@ -48,7 +48,7 @@ impl<P: Protocol> std::fmt::Debug for SqlDatabase<P> {
 }
 
 impl<P: Protocol> SqlDatabase<P> {
-    /// The database of this protocol.
+    /// The database of this protocol. There should be one: what another one defines is not found any longer once a connection of this one has begun a transaction.
     pub fn open(protocol: Arc<P>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
@@ -333,16 +333,20 @@ impl<P: Protocol> SqlDatabase<P> {
 
 impl<P: Protocol> Source for SqlDatabase<P> {
     fn names(&self) -> Result<Vec<Name>, SqlError> {
-        let described = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| definitions.all())?;
-        let mut names: Vec<_> = described.into_iter().map(|(name, _)| name).collect();
+        let mut names = Vec::new();
+        if !self.catalog().knows_all()
+            && let Some(definitions) = Definitions::find(&self.protocol)?
+        {
+            names.extend(definitions.all()?.into_iter().map(|(name, _)| name));
+        }
         // SQL lists no table with a column of a type that it does not have, and refuses it by name.
         let is_known = |name: &String| matches!(self.of_engine(name, false), Ok(Some(_)));
         names.extend(self.protocol.storage().table_names().into_iter().filter(is_known).map(Name::of_key));
         Ok(names)
     }
 
-    fn note_all_named(&self) {
-        self.replace(Catalog::knowing_all);
+    fn know_all(&self) -> Result<(), SqlError> {
+        SqlDatabase::know_all(self)
     }
 
     fn schemas(&self) -> Result<Vec<Name>, SqlError> {
@@ -372,9 +376,10 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         if let Some(before) = self.pending().get(name) {
             return Ok(before.clone());
         }
+        // What all are known without is not there, and reading on would stand in the way of a transaction that the thread has open.
         let known = match Definitions::find(&self.protocol)? {
-            Some(definitions) => definitions.read(name)?,
-            None => None,
+            Some(definitions) if !self.catalog().knows_all() => definitions.read(name)?,
+            _ => None,
         };
         let loaded = known.map_or(Ok(None), |kept| self.load(name, kept))?;
         let object = match loaded {
@@ -409,6 +414,20 @@ impl<P: Protocol> Source for SqlDatabase<P> {
 }
 
 impl<P: Protocol> SqlDatabase<P> {
+    /// As [`Source::know_all`]: what may begin a transaction that defines something has it done before.
+    pub(crate) fn know_all(&self) -> Result<(), SqlError> {
+        if self.catalog().knows_all() {
+            return Ok(());
+        }
+        self.schemas()?;
+        Source::roles(self)?;
+        for name in Source::names(self)? {
+            Source::find(self, &name)?;
+        }
+        self.replace(Catalog::knowing_all);
+        Ok(())
+    }
+
     /// Objects of a kind, as the database has them.
     fn loaded(
         &self,

@@ -86,7 +86,11 @@ impl<P: Protocol> Connection<P> {
             return Err(self.needs_block("several statements up to one Sync"));
         }
         self.is_pipelined = true;
-        if self.session.is_open() { Ok(()) } else { self.session.begin(Modes::default(), false) }
+        if self.session.is_open() {
+            return Ok(());
+        }
+        self.database.know_all()?;
+        self.session.begin(Modes::default(), false)
     }
 
     /// Whether statements run in such a transaction.

@@ -316,3 +316,37 @@ fn savepoints_undo_what_was_defined_behind_them() {
     savepoints_undo_definitions::<Hyper>();
     savepoints_undo_definitions::<Locking>();
 }
+
+/// Readings of definitions that a transaction's own thread makes beside it stand in its way: none are made behind its first change.
+fn define_much_in_a_transaction<P: Protocol<Worker: Interactive>>() {
+    let (protocol, database) = database::<P>();
+    let mut session = connect(&database);
+    all(
+        &mut session,
+        &["CREATE TABLE a (id serial PRIMARY KEY)", "CREATE TABLE b (id serial PRIMARY KEY, a int REFERENCES a)"],
+    );
+    all(&mut session, &["CREATE SEQUENCE s", "CREATE SEQUENCE t"]);
+    drop(session);
+    // Nobody has named anything there.
+    let again = SqlDatabase::open(protocol);
+    let mut session = connect(&again);
+    all(
+        &mut session,
+        &["BEGIN", "CREATE TABLE c (id int)", "SELECT * FROM pg_class", "DROP SEQUENCE s", "DROP SEQUENCE t"],
+    );
+    all(&mut session, &["SELECT * FROM pg_class, pg_attribute LIMIT 1", "DROP TABLE b", "DROP TABLE a", "COMMIT"]);
+    all(
+        &mut session,
+        &["BEGIN", "DROP TABLE IF EXISTS a", "DROP TABLE c", "CREATE TABLE a (id serial)", "SELECT * FROM pg_class"],
+    );
+    all(&mut session, &["ALTER TABLE a ADD COLUMN b int", "SELECT * FROM pg_class", "CREATE INDEX ON a (b)", "COMMIT"]);
+    all(&mut session, &["INSERT INTO a (b) VALUES (1)"]);
+}
+
+#[test]
+fn many_definitions_are_one_transaction() {
+    define_much_in_a_transaction::<Cicada>();
+    define_much_in_a_transaction::<Maflingo>();
+    define_much_in_a_transaction::<Hyper>();
+    define_much_in_a_transaction::<Locking>();
+}

@@ -27,8 +27,13 @@ impl Catalog {
         for other in source.names()? {
             owner = owner.or(self.find(&other)?.filter(|table| has_index(&table)));
         }
-        source.note_all_named();
+        source.know_all()?;
         Ok(owner)
+    }
+
+    /// Whether all objects are here that SQL has made.
+    pub(crate) fn knows_all(&self) -> bool {
+        self.knows_all
     }
 
     /// The same, which are all that there are.
