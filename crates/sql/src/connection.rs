@@ -10,7 +10,7 @@ use sqlparser::ast;
 use crate::control::{Control, Modes};
 use crate::database::SqlDatabase;
 use crate::datum::{Datum, OwnedDatum};
-use crate::define::{LOCK_TIMEOUT, shown_time};
+use crate::define::{LOCK_TIMEOUT, let_others_define, shown_time};
 use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
@@ -247,7 +247,10 @@ impl<P: Protocol> Connection<P> {
             let made = stepped.and_then(|outcome| self.commit().map(|_| outcome));
             self.finish_definitions();
             match made {
-                Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE && attempts < ATTEMPTS => attempts += 1,
+                Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    let_others_define(attempts);
+                }
                 other => return other,
             }
         }

@@ -24,6 +24,11 @@ use crate::settings::Settings;
 use crate::statement::{Action, Definition, NewObject, Source, Statement};
 use crate::types::Type;
 
+/// Waits before a definition is made again that conflicts with others, a little longer each time: those need a thread to end.
+pub(crate) fn let_others_define(attempt: usize) {
+    std::thread::sleep(Duration::from_millis(attempt as u64));
+}
+
 /// How long a definition waits for transactions that use its tables, if nothing else is set.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -262,6 +262,13 @@ impl SqlError {
         self
     }
 
+    /// The same error without the line that says more.
+    #[must_use]
+    pub(crate) fn without_detail(mut self) -> Self {
+        self.inner.detail = None;
+        self
+    }
+
     /// The same error with a line of advice.
     #[must_use]
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {

@@ -145,6 +145,6 @@ impl<P: Protocol> Connection<P> {
         });
         self.session.rest();
         self.slot.activity.end(begun, ended.as_ref().err(), self.session.state(), self.session.has_ended());
-        ended
+        ended.map_err(|error| self.shown_to_role(error))
     }
 }

@@ -6,6 +6,7 @@ use crate::connection::Connection;
 use crate::control::{Control, Modes};
 use crate::cursors::{Cursor, Declare};
 use crate::datum::{Datum, OwnedDatum};
+use crate::define::let_others_define;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{WORK_MEMORY, bytes_of};
 use crate::outcome::Outcome;
@@ -40,7 +41,7 @@ impl<P: Protocol> Connection<P> {
         parameters: Parameters<'_>,
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let (ended, told) = self.run_gathered(commands, parameters);
             // Others have defined what a statement defines. It alone is made again.
             let is_conflict = |error: &SqlError| error.state() == SqlState::SERIALIZATION_FAILURE;
@@ -49,6 +50,7 @@ impl<P: Protocol> Connection<P> {
                 return ended;
             }
             self.finish_definitions();
+            let_others_define(attempt);
         }
         Err(SqlError::of_engine(Error::Conflict))
     }

@@ -254,3 +254,108 @@ fn planned_transactions_need_privileges_too() {
     all(&mut admin, &["GRANT SELECT ON t TO worker"]);
     assert_eq!(run(&mut worker, "SELECT * FROM t").unwrap(), "1");
 }
+
+#[test]
+fn texts_kept_with_a_table_read_no_others() {
+    let database = database::<Cicada>();
+    let mut admin = connect(&database);
+    all(&mut admin, &["CREATE TABLE secret (word text)", "CREATE TABLE t (id int PRIMARY KEY, word text)"]);
+    let refused = [
+        (
+            "ALTER TABLE t ALTER word SET DEFAULT (SELECT word FROM secret LIMIT 1)",
+            "cannot use subquery in DEFAULT expression",
+        ),
+        (
+            "CREATE TABLE u (word text DEFAULT (SELECT max(word) FROM secret))",
+            "cannot use subquery in DEFAULT expression",
+        ),
+        ("ALTER TABLE t ADD CHECK (EXISTS (SELECT * FROM secret))", "cannot use subquery in check constraint"),
+        (
+            "CREATE TABLE u (word text CHECK (word IN (SELECT word FROM secret)))",
+            "cannot use subquery in check constraint",
+        ),
+        (
+            "CREATE TABLE u (word text CHECK (word = ANY (ARRAY(SELECT word FROM secret))))",
+            "cannot use subquery in check constraint",
+        ),
+    ];
+    for (statement, message) in refused {
+        let error = run(&mut admin, statement).unwrap_err();
+        assert_eq!((error.state().code(), error.message()), ("0A000", message), "{statement}");
+    }
+}
+
+#[test]
+fn what_belongs_to_others_is_theirs() {
+    let database = database::<Cicada>();
+    let (mut admin, mut session) = (connect(&database), connect(&database));
+    all(
+        &mut admin,
+        &["CREATE ROLE low LOGIN", "GRANT CREATE ON SCHEMA public TO low", "CREATE TABLE t (id int PRIMARY KEY)"],
+    );
+    session.act_as("low").unwrap();
+    all(&mut session, &["CREATE SEQUENCE own", "CREATE TABLE mine (id int)", "COMMENT ON TABLE mine IS 'mine'"]);
+    for comment in ["TABLE t", "COLUMN t.id", "SCHEMA public", "ROLE postgres", "DATABASE postgres"] {
+        assert_eq!(code(run(&mut session, &format!("COMMENT ON {comment} IS 'x'"))), "42501", "{comment}");
+    }
+    assert_eq!(code(run(&mut session, "CREATE SEQUENCE s OWNED BY t.id")), "55000");
+    assert_eq!(code(run(&mut session, "ALTER SEQUENCE own OWNED BY t.id")), "55000");
+    run(&mut session, "ALTER SEQUENCE own OWNED BY mine.id").unwrap();
+    // Nothing is made by a role that is gone.
+    all(
+        &mut admin,
+        &[
+            "DROP TABLE mine",
+            "REVOKE CREATE ON SCHEMA public FROM low",
+            "GRANT CREATE ON SCHEMA public TO PUBLIC",
+            "DROP ROLE low",
+        ],
+    );
+    for statement in [
+        "CREATE TABLE u (id int)",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE SEQUENCE u",
+        "GRANT SELECT ON t TO PUBLIC",
+        "SELECT * FROM t",
+    ] {
+        assert_eq!(code(run(&mut session, statement)), "42704", "{statement}");
+    }
+}
+
+#[test]
+fn errors_tell_no_values_of_rows_that_are_not_to_be_read() {
+    let database = database::<Cicada>();
+    let (mut admin, mut session) = (connect(&database), connect(&database));
+    all(
+        &mut admin,
+        &[
+            "CREATE ROLE low LOGIN",
+            "CREATE TABLE h (id int PRIMARY KEY, secret text NOT NULL, w int CHECK (w < 100))",
+            "CREATE TABLE ch (id int REFERENCES h, p text)",
+            "INSERT INTO h VALUES (1, 'hush', 1)",
+            "INSERT INTO ch VALUES (1, 'p')",
+            "GRANT INSERT, UPDATE, DELETE ON h, ch TO low",
+        ],
+    );
+    session.act_as("low").unwrap();
+    let statements = [
+        ("UPDATE h SET w = 1000", "23514"),
+        ("UPDATE h SET secret = NULL", "23502"),
+        ("INSERT INTO h VALUES (1, 'x', 1)", "23505"),
+        ("INSERT INTO ch VALUES (99, 'p')", "23503"),
+        ("DELETE FROM h", "23503"),
+    ];
+    let details = |session: &mut Connection<Cicada>| {
+        statements.map(|(statement, state)| {
+            let error = run(session, statement).unwrap_err();
+            assert_eq!(error.state().code(), state, "{statement}");
+            error.detail().is_some()
+        })
+    };
+    assert_eq!(details(&mut session), [false; 5]);
+    run(&mut admin, "GRANT SELECT ON ch TO low").unwrap();
+    assert_eq!(details(&mut session), [false; 5]);
+    run(&mut admin, "GRANT SELECT ON h TO low").unwrap();
+    assert_eq!(details(&mut session), [true; 5]);
+    assert_eq!(details(&mut admin), [true; 5]);
+}

@@ -6,9 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use sqlparser::ast;
+
 use super::naming::SYSTEM;
 use super::system::DATABASE;
-use super::{Binder, Recorded, Scope};
+use super::{Binder, Recorded, Scope, Written};
 use crate::catalog::{Catalog, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, PUBLIC};
@@ -89,7 +91,12 @@ impl Recorded<'_> {
         if role == FIRST {
             return Ok(Rights { role, is_superuser: true, acting: BTreeSet::from([role]) });
         }
-        Ok(self.known_roles()?.0.rights(role))
+        let roles = &self.known_roles()?.0;
+        if roles.get(role).is_none() {
+            let message = format!("role {role} was concurrently dropped");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+        Ok(roles.rights(role))
     }
 
     /// Notes that the statement needs privileges of an object. The answer is the need's number.
@@ -264,6 +271,28 @@ impl Binder<'_> {
         scope.columns.iter_mut().enumerate().for_each(|(at, column)| column.need = Some((need, at)));
     }
 
+    /// Refuses a comment on what is another's.
+    pub(crate) fn check_commenter(&self, of: ast::CommentObject, name: &ast::ObjectName) -> Result<(), SqlError> {
+        if self.catalog.rights()?.is_superuser {
+            return Ok(());
+        }
+        let mut parts = name.0.clone();
+        if of == ast::CommentObject::Column {
+            parts.pop();
+        }
+        let found = match of {
+            ast::CommentObject::Table
+            | ast::CommentObject::Column
+            | ast::CommentObject::View
+            | ast::CommentObject::Sequence => self.catalog.find_written(&Written::of(&ast::ObjectName(parts))?)?,
+            _ => None,
+        };
+        match found {
+            Some((_, object)) => self.catalog.check_owner(&object),
+            None => Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {name}"))),
+        }
+    }
+
     /// Whether what was noted of an action counts. A definition needs nothing of what its texts name: those are asked for when they are evaluated.
     pub(crate) fn is_checked(&self, action: &Action) -> bool {
         match action {
@@ -286,6 +315,8 @@ impl Binder<'_> {
         if role == FIRST {
             return Ok(());
         }
+        // What is made would be nobody's.
+        self.catalog.rights()?;
         for table in &mut definition.tables {
             table.description.access = Access::owned_by(role);
         }

@@ -249,6 +249,10 @@ impl Binder<'_> {
         let written = Written::of_parts(parts)?;
         self.catalog.check_schema(&written)?;
         let table = self.catalog.named_table(&written)?;
+        if !self.catalog.rights()?.owns(&table.access) {
+            let message = "sequence must have same owner as table it is linked to";
+            return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
+        }
         if table.name.schema() != sequence.schema() {
             let message = "sequence must be in same schema as table it is linked to";
             return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));

@@ -19,6 +19,16 @@ impl Binder<'_> {
 
     /// A query in an expression: its aggregates are its own.
     fn inner_query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
+        // They would be read with the privileges of whoever changes a row, and do not hold for long.
+        let refused = match self.place {
+            "DEFAULT expressions" => Some("DEFAULT expression"),
+            "check constraints" => Some("check constraint"),
+            _ => None,
+        };
+        if let Some(place) = refused {
+            let message = format!("cannot use subquery in {place}");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         let (aggregates, windows) = (self.aggregates.take(), self.behind.take());
         let named_windows = std::mem::take(&mut self.named_windows);
         let place = self.place;

@@ -6,11 +6,12 @@ use polychron_engine::Protocol;
 
 use super::{FIRST, Kind, Role, RoleId, Switch, User, bits};
 use crate::bind::no_role;
+use crate::catalog::{ForeignKey, Table};
 use crate::connection::Connection;
 use crate::context::now;
 use crate::database::SqlDatabase;
 use crate::error::{SqlError, SqlState};
-use crate::names::Path;
+use crate::names::{Name, Path};
 use crate::outcome::{Notice, Outcome};
 use crate::statement::Source;
 
@@ -88,6 +89,34 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn is_superuser(&self) -> bool {
         let own = self.path.user.current.0;
         own == FIRST || self.catalog().roles().is_ok_and(|(roles, _)| roles.is_superuser(own))
+    }
+
+    /// The error without the values of rows in its detail, where the role may not read the tables that they are from.
+    pub(crate) fn shown_to_role(&self, error: SqlError) -> SqlError {
+        let tells_values = [
+            SqlState::NOT_NULL_VIOLATION,
+            SqlState::FOREIGN_KEY_VIOLATION,
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::CHECK_VIOLATION,
+        ];
+        let is_shown = self.path.user.current.0 == FIRST
+            || error.detail().is_none()
+            || !tells_values.contains(&error.state())
+            || self.reads_all_of(&error).unwrap_or(false);
+        if is_shown { error } else { error.without_detail() }
+    }
+
+    /// Whether the role may read the table that an error is about, and what its foreign key refers to.
+    fn reads_all_of(&self, error: &SqlError) -> Result<bool, SqlError> {
+        let catalog = self.catalog();
+        let rights = catalog.roles()?.0.rights(self.path.user.current.0);
+        let about = error.object();
+        let (Some(schema), Some(table)) = (&about.schema, &about.table) else { return Ok(rights.is_superuser) };
+        let may_read = |table: &Table| rights.held(&table.access, Kind::Table) & bits::SELECT != 0;
+        let Some(table) = catalog.find(&Name::new(schema, table))? else { return Ok(rights.is_superuser) };
+        let of_constraint = |key: &&ForeignKey| about.constraint.as_ref().is_none_or(|name| *name == key.name);
+        let mut parents = table.foreign.iter().filter(of_constraint).map(|key| catalog.find(&key.parent));
+        Ok(may_read(&table) && parents.all(|parent| parent.is_ok_and(|it| it.is_none_or(|it| may_read(&it)))))
     }
 
     fn set_user(&mut self, is_local: bool, user: &User) {
