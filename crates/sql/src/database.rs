@@ -422,7 +422,10 @@ impl<P: Protocol> SqlDatabase<P> {
         self.schemas()?;
         Source::roles(self)?;
         for name in Source::names(self)? {
-            Source::find(self, &name)?;
+            // What is known stays: a sequence has numbers that are its own.
+            if self.catalog().known(&name).is_none() {
+                Source::find(self, &name)?;
+            }
         }
         self.replace(Catalog::knowing_all);
         Ok(())
