@@ -376,10 +376,9 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         if let Some(before) = self.pending().get(name) {
             return Ok(before.clone());
         }
-        // What all are known without is not there, and reading on would stand in the way of a transaction that the thread has open.
         let known = match Definitions::find(&self.protocol)? {
-            Some(definitions) if !self.catalog().knows_all() => definitions.read(name)?,
-            _ => None,
+            Some(definitions) => definitions.read(name)?,
+            None => None,
         };
         let loaded = known.map_or(Ok(None), |kept| self.load(name, kept))?;
         let object = match loaded {
