@@ -1,5 +1,7 @@
 //! What clients get: messages that are appended to one buffer, which is written in one go.
 
+use std::io::Write as _;
+
 use polychron_sql::{Bound, CopyShape, Forms, Notice, Row, RowColumn, SqlError, TransactionStatus, Type};
 
 use crate::error::End;
@@ -125,18 +127,8 @@ impl Answers {
     /// The same of a tag with a number behind its verb.
     pub(crate) fn complete_counted(&mut self, verb: &str, count: u64) {
         self.put(b'C', |out| {
-            out.extend_from_slice(verb.as_bytes());
-            out.push(b' ');
-            let (mut digits, mut start, mut rest) = ([0; 20], 20, count);
-            loop {
-                start -= 1;
-                digits[start] = b'0' + (rest % 10) as u8;
-                rest /= 10;
-                if rest == 0 {
-                    break;
-                }
-            }
-            out.extend_from_slice(&digits[start..]);
+            // A vector takes whatever is written.
+            let _ = write!(out, "{verb} {count}");
             out.push(0);
         });
     }

@@ -110,7 +110,7 @@ impl Extended {
 }
 
 /// What a client is told of a column.
-fn described(column: &RowColumn) -> (&str, Type, Bound) {
+pub(crate) fn described(column: &RowColumn) -> (&str, Type, Bound) {
     (&column.name, column.of, column.bound)
 }
 
@@ -155,6 +155,7 @@ impl<P: Protocol> Session<P> {
             [] => declared,
             types => types.to_vec(),
         };
+        let types = types.into();
         self.connection.name_statement(name, Named { prepared, types })?;
         self.wire.answers.plain(b'1');
         Ok(())
@@ -203,7 +204,7 @@ impl<P: Protocol> Session<P> {
             _ => parameter_formats.get(at).copied().unwrap_or(Format::Text),
         };
         let mut values = Vec::with_capacity(wanted);
-        for (at, (value, of)) in bind.values.iter().zip(&statement.types).enumerate() {
+        for (at, (value, of)) in bind.values.iter().zip(&*statement.types).enumerate() {
             values.push(match value {
                 None => OwnedDatum::NULL,
                 Some(bytes) => self.connection.read_parameter(*of, bytes, format(at) == Format::Binary)?,

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 
-/// How long a client waits after the first failure of its address.
-const FIRST: Duration = Duration::from_millis(500);
+/// How long a client waits after the first failure of its address, or without an address.
+pub(crate) const FIRST: Duration = Duration::from_millis(500);
 /// After how many failures the wait doubles no longer: then it is eight seconds.
 const DOUBLINGS: u32 = 4;
 /// After this time without a failure an address begins anew.

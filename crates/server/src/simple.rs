@@ -5,6 +5,7 @@ use polychron_sql::{Datum, Forms, Kind, Outcome, RowColumn, SqlError, copy_of};
 
 use crate::answers::Format;
 use crate::error::End;
+use crate::extended::described;
 use crate::session::{Session, Wire};
 
 impl<P: Protocol> Session<P> {
@@ -86,8 +87,7 @@ impl<P: Protocol> Session<P> {
 }
 
 fn describe(wire: &mut Wire, columns: &[RowColumn]) {
-    wire.answers
-        .columns(columns.iter().map(|column| (column.name.as_str(), column.of, column.bound)), |_| Format::Text);
+    wire.answers.columns(columns.iter().map(described), |_| Format::Text);
 }
 
 /// Tells what a statement has done.

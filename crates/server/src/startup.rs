@@ -9,7 +9,7 @@ use polychron_sql::{Connection, DATABASE, LogIn, ROLE, SqlError, SqlState, Verif
 use crate::answers::Answers;
 use crate::credentials::{Credentials, Password};
 use crate::error::End;
-use crate::failures::Failures;
+use crate::failures::{self, Failures};
 use crate::frames::{Incoming, LONGEST_AT_FIRST};
 use crate::messages::Content;
 use crate::registry::{KEY, Place};
@@ -22,8 +22,6 @@ const TLS: i32 = 80_877_103;
 const GSS: i32 = 80_877_104;
 /// The newest version that is spoken: 3.2.
 const NEWEST: i32 = 3 << 16 | 2;
-/// How long a client without an address waits that has failed to show who it is.
-const PENALTY: Duration = Duration::from_millis(500);
 
 /// What a client says of itself.
 #[derive(Debug)]
@@ -176,7 +174,7 @@ impl<'s> Newcomer<'s> {
             address.into_iter().for_each(|address| failures.forget(address));
             return Ok(());
         }
-        let penalty = address.map_or(PENALTY, |address| failures.note(address));
+        let penalty = address.map_or(failures::FIRST, |address| failures.note(address));
         std::thread::sleep(penalty);
         Err(End::fatal(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\"")))
     }

@@ -378,9 +378,9 @@ pub(crate) trait Source: crate::watch::Live + Send + Sync {
     /// The names of the objects that SQL has made and the catalog may not have, and of the tables that programs have made.
     fn names(&self) -> Result<Vec<Name>, SqlError>;
 
-    /// Finds all objects that SQL has made. From now on the catalog has them all, and definitions are not read any longer: a transaction that has changed some
-    /// would conflict for ever with readings of its own thread that come later in the order.
-    fn know_all(&self) -> Result<(), SqlError>;
+    /// Finds all objects that SQL has made. The answer is the catalog, which has them all from now on, so that a listing reads no definitions: a transaction that
+    /// has changed some would conflict for ever with such a reading, which comes later in the order and is of its own thread.
+    fn know_all(&self) -> Result<Arc<Catalog>, SqlError>;
 
     /// The names of the schemas that SQL has made. From now on the catalog has them all.
     fn schemas(&self) -> Result<Vec<Name>, SqlError>;

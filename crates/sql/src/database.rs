@@ -48,7 +48,7 @@ impl<P: Protocol> std::fmt::Debug for SqlDatabase<P> {
 }
 
 impl<P: Protocol> SqlDatabase<P> {
-    /// The database of this protocol. There should be one: what another one defines is not found any longer once a connection of this one has begun a transaction.
+    /// The database of this protocol. There should be one: what another one defines is found by its name, but not listed once a connection of this one has begun a transaction.
     pub fn open(protocol: Arc<P>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
@@ -345,8 +345,9 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         Ok(names)
     }
 
-    fn know_all(&self) -> Result<(), SqlError> {
-        SqlDatabase::know_all(self)
+    fn know_all(&self) -> Result<Arc<Catalog>, SqlError> {
+        SqlDatabase::know_all(self)?;
+        Ok(self.catalog())
     }
 
     fn schemas(&self) -> Result<Vec<Name>, SqlError> {

@@ -33,7 +33,7 @@ pub struct Named {
     /// The statement.
     pub prepared: Prepared,
     /// The types of its parameters, as a client is told.
-    pub types: Vec<Type>,
+    pub types: Arc<[Type]>,
 }
 
 /// Statements by their names.
@@ -154,7 +154,7 @@ impl<P: Protocol> Connection<P> {
         }
         let types: Vec<_> = types.iter().map(|of| column_type(of).map(|of| of.base)).collect::<Result<_, _>>()?;
         let prepared = self.prepare_text(&statement.to_string(), &types)?;
-        let types = prepared.parameters().to_vec();
+        let types = prepared.parameters().into();
         self.name_statement(&name, Named { prepared, types })?;
         Ok(Outcome::tagged("PREPARE"))
     }
@@ -186,7 +186,7 @@ impl<P: Protocol> Connection<P> {
         parameters: Parameters<'_>,
     ) -> Result<Called, SqlError> {
         let Named { prepared, types } = self.named_statement(name)?;
-        let (text, types) = (prepared.text().to_owned(), types.clone());
+        let (text, types) = (prepared.text().to_owned(), types.to_vec());
         // Others could be EXECUTE again, without an end.
         let statement = match <[Command; 1]>::try_from(parse::commands(&text)?) {
             Ok([Command::Sql(statement)]) if is_plain(&statement) => statement,

@@ -350,3 +350,59 @@ fn many_definitions_are_one_transaction() {
     define_much_in_a_transaction::<Hyper>();
     define_much_in_a_transaction::<Locking>();
 }
+
+/// Sessions define and drop tables with numbers of their own, all at once: each table has its default, and no sequence outlives its table.
+fn define_beside_others<P: Protocol<Worker: Interactive>>() {
+    let (_, database) = database::<P>();
+    all(&mut connect(&database), &["CREATE SEQUENCE shared"]);
+    let done = |session: &mut Connection<P>, statement: &str| {
+        // Those that always meet others are told so in the end; nothing is done then.
+        let ended = run(session, statement);
+        assert!(ended.is_ok() || code(ended.clone()) == "40001", "{} {statement}: {ended:?}", P::NAME);
+        ended.is_ok()
+    };
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let database = &database;
+            scope.spawn(move || {
+                let mut session = connect(database);
+                for round in 0..60 {
+                    let table = format!("t{client}");
+                    let (create, add) = match (client + round) % 5 {
+                        0 => ("(id serial, x int)", ""),
+                        1 => ("(id int GENERATED ALWAYS AS IDENTITY, x int)", ""),
+                        2 => ("(id int NOT NULL DEFAULT nextval('shared'), x int)", ""),
+                        3 => ("(x int)", "ADD COLUMN id serial"),
+                        _ => ("(x int PRIMARY KEY)", "ADD COLUMN id int NOT NULL DEFAULT nextval('shared')"),
+                    };
+                    if !done(&mut session, &format!("CREATE TABLE {table} {create}")) {
+                        continue;
+                    }
+                    if add.is_empty() || done(&mut session, &format!("ALTER TABLE {table} {add}")) {
+                        let number = run(&mut session, &format!("INSERT INTO {table} (x) VALUES (1) RETURNING id"));
+                        assert!(
+                            number.as_ref().is_ok_and(|number| number.parse::<i64>().is_ok()),
+                            "{create} {add}: {number:?}"
+                        );
+                    }
+                    while !done(&mut session, &format!("DROP TABLE {table}")) {}
+                    for _ in 0..3 {
+                        if done(&mut session, &format!("CREATE SEQUENCE s{client}")) {
+                            while !done(&mut session, &format!("DROP SEQUENCE s{client}")) {}
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let left = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'S') AND relname !~ '^(pg|sql)_'";
+    assert_eq!(run(&mut connect(&database), left).unwrap(), "shared", "{}", P::NAME);
+}
+
+#[test]
+fn definitions_of_many_sessions_are_whole() {
+    define_beside_others::<Cicada>();
+    define_beside_others::<Maflingo>();
+    define_beside_others::<Hyper>();
+    define_beside_others::<Locking>();
+}

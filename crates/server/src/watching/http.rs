@@ -14,6 +14,7 @@ use super::page;
 use super::request::{LONGEST_HEAD, Parsed, Request, parse};
 use super::{Metrics, Source};
 use crate::error::ServerError;
+use crate::failures;
 
 /// The most connections that have not got their answer.
 const MOST_WAITING: usize = 32;
@@ -25,8 +26,6 @@ const MOST_THREADS: usize = 2 * MOST_WAITING + MOST_STREAMS;
 const TIME: Duration = Duration::from_secs(5);
 /// How often a page gets news.
 const TURN: Duration = Duration::from_secs(1);
-/// How long somebody waits who does not know the password.
-const PENALTY: Duration = Duration::from_millis(500);
 /// How long the acceptor waits where the system gives nothing.
 const BREATH: Duration = Duration::from_millis(50);
 const STACK: usize = 512 << 10;
@@ -261,7 +260,7 @@ impl Exchange<'_> {
         match self.answer(&request, &bytes[head..head + request.body]) {
             Ok(done) => done,
             Err(status) => {
-                if status == 401 && !self.inner.rest(PENALTY) {
+                if status == 401 && !self.inner.rest(failures::FIRST) {
                     return Ok(());
                 }
                 self.refuse(status)

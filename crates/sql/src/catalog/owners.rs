@@ -23,12 +23,10 @@ impl Catalog {
         let may_be = !self.knows_all && !name.is_temporary();
         let source = self.source.as_ref().and_then(Weak::upgrade).filter(|_| may_be);
         let Some(source) = source else { return Ok(None) };
-        let mut owner = None;
-        for other in source.names()? {
-            owner = owner.or(self.find(&other)?.filter(|table| has_index(&table)));
-        }
-        source.know_all()?;
-        Ok(owner)
+        let all = source.know_all()?;
+        // What is known here may have changed.
+        let is_other = |table: &Table| !self.objects.contains_key(&table.name) && !self.gone.contains(&table.name);
+        Ok(all.tables().find(|table| has_index(table) && is_other(table)).cloned())
     }
 
     /// Whether all objects are here that SQL has made.

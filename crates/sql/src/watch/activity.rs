@@ -410,7 +410,6 @@ impl Activity {
         lock(&self.slow).log = Some(log);
     }
 
-    #[cold]
     fn end_timed(&self, since: u64, state: SessionState) {
         let now = now_ns();
         let time_ns = now.saturating_sub(since);
