@@ -415,6 +415,8 @@ pub(crate) struct Catalog {
     pub(crate) closed: HashMap<TableId, u64>,
     /// Each catalog of a database has another number.
     pub(crate) version: u64,
+    /// How often definitions were committed or forgotten: what was read of them before the last of these may be over.
+    pub(crate) definitions: u64,
     /// It has what a transaction has changed, so that others of its number are not the same.
     pub(crate) is_changed: bool,
     /// All schemas are among the objects.
@@ -436,8 +438,8 @@ impl Catalog {
         let (objects, gone) = (self.objects.clone(), self.gone.clone());
         let (source, closed) = (self.source.clone(), self.closed.clone());
         let (version, knows_schemas, knows_all) = (self.version + 1, self.knows_schemas, self.knows_all);
-        let (is_changed, knows_roles) = (false, self.knows_roles);
-        Self { objects, gone, source, closed, version, is_changed, knows_schemas, knows_all, knows_roles }
+        let (definitions, is_changed, knows_roles) = (self.definitions, false, self.knows_roles);
+        Self { objects, gone, source, closed, version, definitions, is_changed, knows_schemas, knows_all, knows_roles }
     }
 
     /// The same objects with a new one, in the place of one of its name.
@@ -467,7 +469,7 @@ impl Catalog {
     /// The same objects behind a transaction that has changed some.
     #[must_use]
     pub(crate) fn committed(&self, changes: &Changes) -> Self {
-        let mut next = self.next();
+        let mut next = Self { definitions: self.definitions + 1, ..self.next() };
         for (name, object) in changes {
             match object {
                 Some(object) => drop(next.objects.insert(name.clone(), object.clone())),
@@ -480,7 +482,7 @@ impl Catalog {
     /// Those of the objects for which this holds.
     #[must_use]
     pub(crate) fn retaining(&self, stays: impl Fn(&Object) -> bool) -> Self {
-        let mut next = self.next();
+        let mut next = Self { definitions: self.definitions + 1, ..self.next() };
         next.objects.retain(|_, object| stays(object));
         next
     }

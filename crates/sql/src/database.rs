@@ -374,26 +374,24 @@ impl<P: Protocol> Source for SqlDatabase<P> {
     }
 
     fn find(&self, name: &Name) -> Result<Option<Object>, SqlError> {
-        if let Some(before) = self.pending().get(name) {
-            return Ok(before.clone());
+        loop {
+            let before = self.catalog().definitions;
+            if let Some(before) = self.pending().get(name) {
+                return Ok(before.clone());
+            }
+            let Some(object) = self.stored(name)? else { return Ok(None) };
+            let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+            // Who commits a definition notes it as pending before, and publishes it first of all behind. Otherwise what was read may be over.
+            if catalog.definitions != before || self.pending().contains_key(name) {
+                continue;
+            }
+            // What is known stays: a sequence has numbers that are its own.
+            if let Some(known) = catalog.known(name) {
+                return Ok(Some(known));
+            }
+            self.put(&mut catalog, |catalog| catalog.with(name, object.clone()));
+            return Ok(Some(object));
         }
-        let known = match Definitions::find(&self.protocol)? {
-            Some(definitions) => definitions.read(name)?,
-            None => None,
-        };
-        let loaded = known.map_or(Ok(None), |kept| self.load(name, kept))?;
-        let object = match loaded {
-            Some(object) => Some(object),
-            None => match self.of_engine(name.key(), false)? {
-                // A table that has another name now is not there under its old one.
-                Some(table) if !self.is_claimed(name.key())? => Some(Object::Table(table.into())),
-                _ => None,
-            },
-        };
-        if let Some(object) = &object {
-            self.replace(|catalog| catalog.with(name, object.clone()));
-        }
-        Ok(object)
     }
 
     fn grant(&self, sequence: i64, from: Option<i64>, last: i64) -> Result<Option<i64>, SqlError> {
@@ -429,6 +427,23 @@ impl<P: Protocol> SqlDatabase<P> {
         }
         self.replace(Catalog::knowing_all);
         Ok(())
+    }
+
+    /// What a name stands for by the rows of the definitions and the tables of the engine.
+    fn stored(&self, name: &Name) -> Result<Option<Object>, SqlError> {
+        let known = match Definitions::find(&self.protocol)? {
+            Some(definitions) => definitions.read(name)?,
+            None => None,
+        };
+        let loaded = known.map_or(Ok(None), |kept| self.load(name, kept))?;
+        if loaded.is_some() {
+            return Ok(loaded);
+        }
+        // A table that has another name now is not there under its old one.
+        match self.of_engine(name.key(), false)? {
+            Some(table) if !self.is_claimed(name.key())? => Ok(Some(Object::Table(table.into()))),
+            _ => Ok(None),
+        }
     }
 
     /// Objects of a kind, as the database has them.
