@@ -173,6 +173,8 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Index>,
     /// The columns, checks and names are those above.
     pub(crate) description: Description,
+    /// The description is kept in a row of the definitions.
+    pub(crate) is_kept: bool,
     /// Where the hidden numbers of its rows come from.
     pub(crate) row_numbers_from: Option<Arc<Sequence>>,
     /// As the engine has it.
@@ -235,8 +237,8 @@ impl Table {
         let primary = indexes[0].name.clone();
         let description = Description { columns, primary, ..Description::default() };
         let (name, definition) = (Name::of_key(definition.name.clone()), definition.clone());
-        let (row_numbers_from, rules) = (None, OnceLock::new());
-        Ok(Self { id, name, layout, indexes, description, row_numbers_from, definition, rules })
+        let (is_kept, row_numbers_from, rules) = (false, None, OnceLock::new());
+        Ok(Self { id, name, layout, indexes, description, is_kept, row_numbers_from, definition, rules })
     }
 
     /// The same table, as SQL has described it under this name.
@@ -250,6 +252,7 @@ impl Table {
         name.clone_into(&mut self.name);
         self.indexes[0].name.clone_from(&description.primary);
         self.description = description;
+        self.is_kept = true;
         self.row_numbers_from = row_numbers;
         self
     }
@@ -269,6 +272,7 @@ impl Table {
             layout,
             indexes,
             description: Description::default(),
+            is_kept: true,
             row_numbers_from: None,
             definition,
             rules: OnceLock::new(),

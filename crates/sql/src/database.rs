@@ -34,6 +34,8 @@ pub struct SqlDatabase<P: Protocol> {
     pub(crate) shortage: Arc<Shortage>,
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
+    /// Held while the engine's part of tables is read and put into the catalog, which has the latest therefore.
+    describing: Mutex<()>,
     /// What names stand for that transactions have defined which have not ended. Who reads their rows may make those transactions conflict.
     pending: Mutex<HashMap<Name, Option<Object>>>,
     /// The last number that a sequence or a table was given.
@@ -53,8 +55,9 @@ impl<P: Protocol> SqlDatabase<P> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
             let (versions, catalog) = (Versions::new(first.version).into(), RwLock::new(Arc::new(first)));
-            let (gates, shortage, made, pending, last_number) = Default::default();
-            Self { protocol, catalog, versions, gates, shortage, made, pending, last_number, this: this.clone() }
+            let (gates, shortage, made, describing, pending, last_number) = Default::default();
+            let this = this.clone();
+            Self { protocol, catalog, versions, gates, shortage, made, describing, pending, last_number, this }
         })
     }
 
@@ -211,6 +214,10 @@ impl<P: Protocol> SqlDatabase<P> {
         let old = changed.filter_map(|(_, object)| object.as_ref()?.table());
         for table in old.filter(|table| present(table.id).is_none()) {
             let same = changes.get(&table.name).and_then(Option::as_ref).and_then(Object::table);
+            // What was only described anew replaces nothing.
+            if same.is_some_and(|new| !made.contains(&new.id)) {
+                continue;
+            }
             replaces |= same.is_some();
             self.versions.forget(table.id);
             let takes_name =
@@ -233,12 +240,22 @@ impl<P: Protocol> SqlDatabase<P> {
                 changes_now.insert(table.name.clone(), Some(object));
             }
         }
+        let describing = self.describing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others may have given a table an index, or a table of the engine with one, since it was described anew.
+        for (name, object) in changes_now.iter_mut().filter(|(name, _)| !name.is_temporary()) {
+            let table = object.as_ref().and_then(Object::table).filter(|table| !made.contains(&table.id));
+            if let Some(now) = table.and_then(|table| self.as_it_is(table)) {
+                debug_assert_eq!(now.name, *name);
+                *object = Some(Object::Table(now.into()));
+            }
+        }
         let shown = changes_now.values().flatten().filter_map(Object::table).map(|table| table.id);
         self.replace(|catalog| {
             let next = catalog.committed(&changes_now);
             self.versions.show(shown, next.version, replaces);
             next
         });
+        drop(describing);
         for id in made.iter().filter(|id| present(**id).is_none()) {
             let _ = storage.drop_table(*id);
         }
@@ -289,6 +306,14 @@ impl<P: Protocol> SqlDatabase<P> {
         Table::of_engine(id, &definition, &ids).map(Some)
     }
 
+    /// Whether a row of the definitions stands for something, but for tables that the asking transaction has made.
+    pub(crate) fn stands(&self, name: &Name, kept: &Kept, made: &[TableId]) -> bool {
+        let Kept::Table(description) = kept else { return true };
+        let found = |name: &str| self.of_engine(name, true).ok().flatten().filter(|table| !made.contains(&table.id));
+        let table = description.engine.as_deref().and_then(found).or_else(|| found(name.key()));
+        table.is_some_and(|table| definitions::fits(description, &table))
+    }
+
     /// The table that is described, with the engine's part of it.
     pub(crate) fn describe(&self, name: &Name, table: Table, description: Description) -> Table {
         let numbers =
@@ -321,13 +346,23 @@ impl<P: Protocol> SqlDatabase<P> {
         Ok(table.map(|table| Object::Table(self.describe(name, table, description).into())))
     }
 
-    /// A table that was changed by what the engine alone does: it has another index.
-    pub(crate) fn refresh(&self, table: &Table) -> Result<(), SqlError> {
-        let engine = table.engine.as_deref().unwrap_or(table.name.key());
-        let Some(new) = self.of_engine(engine, true)? else { return Ok(()) };
-        let new = new.described(&table.name, table.description.clone(), table.row_numbers_from.clone());
-        self.replace(|catalog| catalog.with(&table.name, Object::Table(new.into())));
-        Ok(())
+    /// A table with the engine's part as it is now; nothing, if that cannot be found, or does not fit what is said of it.
+    fn as_it_is(&self, table: &Table) -> Option<Table> {
+        let now = self.of_engine(table.engine.as_deref().unwrap_or(table.name.key()), true).ok()??;
+        let fits = definitions::fits(&table.description, &now);
+        fits.then(|| {
+            let now = now.described(&table.name, table.description.clone(), table.row_numbers_from.clone());
+            Table { is_kept: table.is_kept, ..now }
+        })
+    }
+
+    /// A table was changed by what the engine alone does: it has another index.
+    pub(crate) fn refresh(&self, table: &Table) {
+        let _describing = self.describing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Object::Table(known)) = self.catalog().known(&table.name) else { return };
+        if let Some(now) = self.as_it_is(&known) {
+            self.replace(|catalog| catalog.with(&table.name, Object::Table(now.into())));
+        }
     }
 }
 

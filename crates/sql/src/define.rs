@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use polychron_base::TableId;
 use polychron_base::clock::Duration;
-use polychron_engine::{Error, Protocol, limits};
+use polychron_engine::{Protocol, limits};
 use sqlparser::ast;
 
 use crate::bind::{NewTable, folded};
 use crate::catalog::{Catalog, Object};
 use crate::connection::Connection;
 use crate::control::Modes;
-use crate::definitions::{Definitions, Kept, Step};
+use crate::definitions::{self, Definitions, Kept, Step};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, Path, no_schema};
 use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
 use crate::procedures;
 use crate::sequences::Drawn;
-use crate::session::{PARK_AFTER, Then};
+use crate::session::{Expected, PARK_AFTER, Then};
 use crate::settings::Settings;
 use crate::statement::{Action, Definition, NewObject, Source, Statement};
 use crate::types::Type;
@@ -155,6 +155,8 @@ impl<P: Protocol> Connection<P> {
     fn close(&mut self, statement: Source<'_>, first: Definition) -> Result<Definition, SqlError> {
         let (mut definition, mut closed) = (first, Vec::<TableId>::new());
         loop {
+            // An index comes with a copy of the table: nobody may write into the original meanwhile.
+            definition.closes.extend(definition.index.iter().map(|(table, _)| table.id));
             let mut new: Vec<_> = definition.closes.iter().copied().filter(|table| !closed.contains(table)).collect();
             if new.is_empty() {
                 return Ok(definition);
@@ -164,6 +166,27 @@ impl<P: Protocol> Connection<P> {
             match self.bound(statement, &[])?.action {
                 Action::Define(again) => definition = *again,
                 // What was to be dropped has gone, and may be missing.
+                _ => return Ok(Definition::new(definition.tag)),
+            }
+        }
+    }
+
+    /// Closes the tables that a definition changes, and uses those of which it only says something else, so that nobody replaces them before its transaction has ended.
+    fn close_and_use(&mut self, statement: Source<'_>, first: Definition) -> Result<Definition, SqlError> {
+        let mut definition = first;
+        loop {
+            definition = self.close(statement, definition)?;
+            let described = definition.objects.iter().filter_map(|(_, object)| match object {
+                Some(NewObject::Table(table, _)) => Some(table.id).filter(|table| !definition.closes.contains(table)),
+                _ => None,
+            });
+            let (described, bound_to): (Vec<_>, _) = (described.collect(), definition.bound_to.as_ref());
+            let version = bound_to.map_or_else(|| self.database.version(), |catalog| catalog.version);
+            if described.is_empty() || self.database.enter((&described, version), &self.slot, self.lock_timeout)? {
+                return Ok(definition);
+            }
+            match self.bound(statement, &[])?.action {
+                Action::Define(again) => definition = *again,
                 _ => return Ok(Definition::new(definition.tag)),
             }
         }
@@ -182,26 +205,29 @@ impl<P: Protocol> Connection<P> {
     }
 
     fn bound_once(&self, statement: Source<'_>, types: &[Type]) -> Result<Statement, SqlError> {
-        let catalog = self.catalog();
-        let mut bound = Statement::of(statement, &catalog, types, self.session.drawn())?;
-        if let Action::Define(definition) = &mut bound.action {
-            definition.bound_to = Some(catalog);
+        let mut attempt = 0;
+        loop {
+            let catalog = self.catalog();
+            let mut bound = Statement::of(statement, &catalog, types, self.session.drawn())?;
+            if let Action::Define(definition) = &mut bound.action {
+                attempt += 1;
+                // What it names that was not named before has come into the catalog meanwhile: a definition is bound to one that has all.
+                if catalog.version != self.database.version() && attempt < 3 {
+                    continue;
+                }
+                definition.bound_to = Some(catalog);
+            }
+            return Ok(bound);
         }
-        Ok(bound)
     }
 
     /// Makes a definition in the open transaction, which it begins where there is none.
     pub(crate) fn define(&mut self, statement: Source<'_>, definition: Definition) -> Result<Outcome, SqlError> {
         let tag = definition.tag;
-        let mut definition = definition;
-        if let Some((table, _)) = &definition.index {
-            if !self.session.is_open() {
-                return self.create_index(statement);
-            }
-            // The index comes with a copy of the table: nobody may write into the original meanwhile.
-            definition.closes.push(table.id);
+        if definition.index.is_some() && !self.session.is_open() {
+            return self.create_index(statement);
         }
-        let definition = self.close(statement, definition).map_err(|error| self.session.fail(error.into()))?;
+        let definition = self.close_and_use(statement, definition).map_err(|error| self.session.fail(error.into()))?;
         self.session.renew(&definition.closes, &self.zone)?;
         let notices = definition.notices.clone();
         self.make(definition).map_err(|error| self.session.fail(error.into()))?;
@@ -226,7 +252,7 @@ impl<P: Protocol> Connection<P> {
                 let message = format!("could not create unique index \"{}\"", index.name);
                 if error.state() == SqlState::UNIQUE_VIOLATION { SqlError::new(error.state(), message) } else { error }
             })?;
-            self.database.refresh(&table)?;
+            self.database.refresh(&table);
             return Ok(Outcome::tagged("CREATE INDEX"));
         }
     }
@@ -312,17 +338,18 @@ impl<P: Protocol> Connection<P> {
         self.session.begin(Modes::default(), false)?;
         self.session.resume(&self.zone)?;
         let (made, copies) = made?;
-        if let Some(script) = self.session.script() {
+        let new = self.session.script().map_or_else(Vec::new, |script| {
             script.made.extend(made.iter().filter_map(|(_, object)| object.table().map(|table| table.id)));
-        }
-        let mut steps = Vec::new();
+            script.made.clone()
+        });
+        let (mut steps, mut met) = (Vec::new(), BTreeSet::new());
         let changed = definition.objects.iter().map(|(name, object)| (name.clone(), self.object(name, object.clone())));
         let changed: Vec<_> = changed.chain(made.into_iter().map(|(name, object)| (name, Some(object)))).collect();
         let definitions = Definitions::make(&self.database.protocol)?;
         for (name, object) in changed.iter().filter(|(name, _)| !name.is_temporary()) {
             let own = definitions.steps(name, object.as_ref().map(Kept::of).as_ref())?;
             let first = match &definition.bound_to {
-                Some(catalog) if self.session.is_planned() => self.row_of_new(&definitions, name, catalog)?,
+                Some(catalog) if met.insert(name) => Then::Finds(self.row_before(name, catalog, &new)?),
                 _ => Then::Nothing,
             };
             let then = std::iter::once(first).chain(std::iter::repeat(Then::Nothing));
@@ -364,20 +391,25 @@ impl<P: Protocol> Connection<P> {
         Ok(())
     }
 
-    /// What the row of a name must be that is about to be defined, when the definition is made: a planned transaction does not find out by itself that others have defined
-    /// the name since. A row may be there that stands for nothing.
-    fn row_of_new(&self, definitions: &Definitions<'_, P>, name: &Name, bound_to: &Catalog) -> Result<Then, SqlError> {
-        let is_own = self.session.changes().is_some_and(|changes| changes.contains_key(name));
-        // An object that has appeared since the statement was bound is another client's.
-        if is_own || bound_to.known(name).is_some() {
-            return Ok(Then::Nothing);
-        }
-        let Some(kept) = definitions.read(name)? else { return Ok(Then::Finds(None)) };
-        let text = kept.text()?;
-        match self.database.load(name, kept)? {
-            None => Ok(Then::Finds(Some(text))),
-            Some(_) => Err(SqlError::of_engine(Error::Conflict)),
-        }
+    /// What the row of a name must be when it is replaced: what the definition was bound to. Others may have defined the name since, or anew.
+    fn row_before(&self, name: &Name, bound_to: &Catalog, own: &[TableId]) -> Result<Expected, SqlError> {
+        let (name, database) = (name.clone(), self.database.clone());
+        let Some(object) = bound_to.known(&name) else {
+            let own = own.to_vec();
+            // A row may be there that stands for nothing.
+            return Ok(Expected(Arc::new(move |found| {
+                let kept = found.map(|text| definitions::parsed(name.plain(), text));
+                kept.is_none_or(|kept| kept.is_ok_and(|kept| !database.stands(&name, &kept, &own)))
+            })));
+        };
+        let is_kept = object.table().is_none_or(|table| table.is_kept);
+        let text = Kept::of(&object).text()?;
+        // Compared as it would be written now: it may have been written by an earlier version.
+        let is_same = move |found: &str| {
+            let kept = definitions::parsed(name.plain(), found).and_then(|kept| kept.text());
+            kept.is_ok_and(|kept| kept == text)
+        };
+        Ok(Expected(Arc::new(move |found| found.map_or(!is_kept, &is_same))))
     }
 
     /// Finds the schemas of new objects, and nothing in those that are dropped: another transaction may have changed that since the statement was bound.

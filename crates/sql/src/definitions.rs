@@ -249,7 +249,7 @@ impl<'d, P: Protocol> Definitions<'d, P> {
     }
 }
 
-fn parsed(name: &str, text: &str) -> Result<Kept, SqlError> {
+pub(crate) fn parsed(name: &str, text: &str) -> Result<Kept, SqlError> {
     serde_json::from_str(text)
         .map_err(|error| SqlError::internal(format!("the definition of \"{name}\" cannot be read: {error}")))
 }

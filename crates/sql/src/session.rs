@@ -54,7 +54,7 @@ use parking::Parker;
 pub use parking::{KeptBecause, Parking};
 pub(crate) use script::Sum;
 use script::{Mark, Script};
-pub(crate) use whole::Then;
+pub(crate) use whole::{Expected, Then};
 
 /// Where a transaction that ends leaves the worker.
 struct Home<W> {

@@ -406,3 +406,46 @@ fn definitions_of_many_sessions_are_whole() {
     define_beside_others::<Hyper>();
     define_beside_others::<Locking>();
 }
+
+/// A definition that changes what is said of a table, but not the table, and an index that another session makes meanwhile: both stay.
+fn index_beside_description<P: Protocol<Worker: Interactive>>() {
+    let (_, database) = database::<P>();
+    let (mut one, mut other) = (connect(&database), connect(&database));
+    all(&mut one, &["CREATE TABLE t (id int PRIMARY KEY, x int)", "CREATE ROLE reader"]);
+    all(&mut other, &["SET lock_timeout = 100"]);
+    let descriptions =
+        ["GRANT SELECT ON t TO reader", "CREATE TABLE c (t int REFERENCES t)", "CREATE VIEW v AS SELECT x FROM t"];
+    for (index, description) in descriptions.into_iter().chain(["REVOKE SELECT ON t FROM reader"]).enumerate() {
+        // Within a transaction the index comes with another table of the engine.
+        for texts in [
+            vec![format!("CREATE INDEX i{index} ON t (x)")],
+            vec!["BEGIN".into(), format!("CREATE INDEX j{index} ON t (x)"), "COMMIT".into()],
+        ] {
+            all(&mut one, &["BEGIN", description]);
+            let made = texts.iter().try_for_each(|text| run(&mut other, text).map(drop));
+            let described = run(&mut one, "COMMIT");
+            if made.is_err() {
+                let _ = run(&mut other, "ROLLBACK");
+                texts.iter().for_each(|text| all(&mut other, &[text]));
+            }
+            if described.is_err() {
+                all(&mut one, &[description]);
+            }
+            all(&mut one, &["INSERT INTO t SELECT count(*), 1 FROM t", "UPDATE t SET x = x + 1"]);
+            if index == 1 || index == 2 {
+                all(&mut one, &[["DROP TABLE c", "DROP VIEW v"][index - 1]]);
+            }
+        }
+    }
+    let indexes = "SELECT indexname FROM pg_indexes WHERE tablename = 't' ORDER BY 1";
+    assert_eq!(run(&mut one, indexes).unwrap(), "i0\ni1\ni2\ni3\nj0\nj1\nj2\nj3\nt_pkey", "{}", P::NAME);
+    all(&mut one, &["DROP INDEX i0, i1, i2, i3", "DROP INDEX j0, j1, j2, j3"]);
+}
+
+#[test]
+fn indexes_stay_beside_definitions_of_others() {
+    index_beside_description::<Cicada>();
+    index_beside_description::<Maflingo>();
+    index_beside_description::<Hyper>();
+    index_beside_description::<Locking>();
+}

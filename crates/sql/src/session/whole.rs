@@ -38,15 +38,25 @@ pub(crate) enum Then {
     IsEmpty(SqlError),
     /// It must have a row, or this is the error.
     IsFound(SqlError),
-    /// Its first row must have this text, or there must be none; otherwise others have been there.
-    Finds(Option<String>),
+    /// The text that it begins with must be this; otherwise others have been there.
+    Finds(Expected),
+}
+
+/// What the text must be that an answer begins with.
+#[derive(Clone)]
+pub(crate) struct Expected(pub(crate) Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Expected {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Expected").finish_non_exhaustive()
+    }
 }
 
 impl Then {
     pub(super) fn judge(&self, ran: Result<Outcome, SqlError>) -> Result<Outcome, SqlError> {
         match self {
             Self::Told(told) => ran.map_err(told),
-            Self::Finds(text) if ran.as_ref().is_ok_and(|outcome| found(outcome) != text.as_deref()) => {
+            Self::Finds(expected) if ran.as_ref().is_ok_and(|outcome| !(expected.0)(found(outcome))) => {
                 Err(SqlError::of_engine(Error::Conflict))
             }
             Self::IsFound(error) if ran.as_ref().is_ok_and(|outcome| outcome.count == 0) => Err(error.clone()),

@@ -1,0 +1,157 @@
+//! Sessions that change what is said of one table, all at once: what a session was told is so stays so until it says otherwise.
+
+mod common;
+
+use common::{all, connect, database, run};
+use polychron_engine::{Interactive, Protocol};
+use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
+use polychron_sql::{Connection, SqlError};
+
+/// What a client makes and takes away again: the statements, and what counts them.
+const KINDS: [[&str; 3]; 6] = [
+    ["CREATE INDEX i# ON t (x)", "DROP INDEX i#", "SELECT count(*) FROM pg_indexes WHERE indexname = 'i#'"],
+    [
+        "ALTER TABLE t ADD c# int NOT NULL DEFAULT 7#",
+        "ALTER TABLE t DROP c#",
+        "SELECT count(*) FROM information_schema.columns WHERE column_name = 'c#'",
+    ],
+    ["CREATE VIEW v# AS SELECT id, x FROM t", "DROP VIEW v#", "SELECT count(*) FROM pg_views WHERE viewname = 'v#'"],
+    [
+        "ALTER TABLE t ADD CONSTRAINT k# CHECK (x > -1#)",
+        "ALTER TABLE t DROP CONSTRAINT k#",
+        "SELECT count(*) FROM pg_constraint WHERE conname = 'k#'",
+    ],
+    [
+        "GRANT SELECT ON t TO r#",
+        "REVOKE SELECT ON t FROM r#",
+        "SELECT CASE WHEN has_table_privilege('r#', 't', 'SELECT') THEN 1 ELSE 0 END",
+    ],
+    [
+        "CREATE TABLE f# (t int REFERENCES t)",
+        "DROP TABLE f#",
+        "SELECT count(*) FROM pg_constraint WHERE conname = 'f#_t_fkey'",
+    ],
+];
+
+struct Client<P: Protocol> {
+    session: Connection<P>,
+    number: usize,
+    /// Which of its kinds are there.
+    there: [bool; KINDS.len()],
+    state: u64,
+    done: usize,
+}
+
+impl<P: Protocol> Client<P> {
+    fn draw(&mut self, below: usize) -> usize {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) as usize % below
+    }
+
+    fn text(&self, kind: usize, which: usize) -> String {
+        KINDS[kind][which].replace('#', &self.number.to_string())
+    }
+
+    /// Runs a statement that may meet others; whether it was done.
+    fn run(&mut self, text: &str) -> bool {
+        match run(&mut self.session, text) {
+            Ok(_) => true,
+            Err(error) => {
+                self.is_met(text, &error);
+                false
+            }
+        }
+    }
+
+    fn is_met(&self, text: &str, error: &SqlError) {
+        // Columns of tables with views stay.
+        let may_be =
+            ["40001", "40P01", "55P03"].contains(&error.state().code()) || error.message().contains("views are made");
+        assert!(may_be, "{}: {text}: {} {error} {:?}", P::NAME, error.state().code(), error.detail());
+    }
+
+    /// Changes one or two of its things, alone or in a transaction that may be rolled back.
+    fn change(&mut self) {
+        let first = self.draw(KINDS.len());
+        let mut kinds = vec![first];
+        let how = self.draw(4);
+        if how > 1 && self.draw(2) == 0 {
+            kinds.push((first + 1 + self.draw(KINDS.len() - 1)) % KINDS.len());
+        }
+        let texts: Vec<_> = kinds.iter().map(|&kind| self.text(kind, usize::from(self.there[kind]))).collect();
+        let is_done = if how < 2 {
+            self.run(&texts[0])
+        } else {
+            self.run("BEGIN");
+            let are_done = texts.iter().all(|text| self.run(text));
+            let ends = are_done && how == 2 && self.run("COMMIT");
+            if !ends {
+                all(&mut self.session, &["ROLLBACK"]);
+            }
+            ends
+        };
+        if is_done {
+            kinds.iter().for_each(|&kind| self.there[kind] = !self.there[kind]);
+            self.done += 1;
+        }
+        self.look(&texts);
+    }
+
+    /// Its things are there or not, as it was told, and the table can be used with them.
+    fn look(&mut self, texts: &[String]) {
+        for kind in 0..KINDS.len() {
+            let query = self.text(kind, 2);
+            let found = loop {
+                match run(&mut self.session, &query) {
+                    Ok(found) => break found,
+                    Err(error) => self.is_met(&query, &error),
+                }
+            };
+            assert_eq!(found, u8::from(self.there[kind]).to_string(), "{} {texts:?}: {query}", P::NAME);
+        }
+        let insert = format!("INSERT INTO t (x) VALUES ({}) RETURNING *", self.number);
+        self.run(&insert);
+        if self.there[1] {
+            let query = format!("SELECT count(*) FROM t WHERE c{0} IS DISTINCT FROM 7{0}", self.number);
+            match run(&mut self.session, &query) {
+                Ok(found) => assert_eq!(found, "0", "{} {texts:?}", P::NAME),
+                Err(error) => self.is_met(&query, &error),
+            }
+        }
+    }
+}
+
+fn sessions_change_one_table<P: Protocol<Worker: Interactive>>() {
+    let database = database::<P>();
+    let roles = ["CREATE ROLE r0", "CREATE ROLE r1", "CREATE ROLE r2"];
+    all(&mut connect(&database), &["CREATE TABLE t (id serial PRIMARY KEY, x int)", "INSERT INTO t (x) VALUES (1)"]);
+    all(&mut connect(&database), &roles);
+    let clients: Vec<_> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..roles.len())
+            .map(|number| {
+                let database = &database;
+                scope.spawn(move || {
+                    let (mut session, state) = (connect(database), number as u64 + 1);
+                    // Two transactions that have described the table wait for each other when both go on to alter it.
+                    all(&mut session, &["SET lock_timeout = 300"]);
+                    let mut client = Client { session, number, there: Default::default(), state, done: 0 };
+                    (0..40).for_each(|_| client.change());
+                    client
+                })
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    for mut client in clients {
+        assert!(client.done > 0, "{}", P::NAME);
+        client.look(&[]);
+    }
+}
+
+#[test]
+fn what_was_told_of_a_table_stays() {
+    sessions_change_one_table::<Cicada>();
+    sessions_change_one_table::<Maflingo>();
+    sessions_change_one_table::<Hyper>();
+    sessions_change_one_table::<Locking>();
+}
