@@ -265,7 +265,23 @@ pub struct Serve {
     #[arg(long)]
     pub trust: bool,
 
-    /// Listen to addresses that other machines reach, although nothing is encrypted: whoever reads the wire reads the data
+    /// Encrypt connections of TCP that ask for it, and refuse those of other machines that do not: the certificate, and those that lead to its root (PEM). SIGHUP has it read again
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+
+    /// The key of the certificate (PEM), which other accounts may not read
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Clients may show certificates that those in this file (PEM) have signed; rules with the method `cert` ask for them
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_client_roots: Option<PathBuf>,
+
+    /// The rules in this file (TOML, [[rule]]) say who may come from where; SIGHUP has them read again
+    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
+    pub config: Option<PathBuf>,
+
+    /// Let other machines connect although nothing is encrypted: whoever reads the wire reads the data
     #[arg(long)]
     pub plain_text_on_the_network: bool,
 

@@ -1,5 +1,7 @@
 //! `polychron serve`: a database that clients of PostgreSQL talk to.
 
+mod signals;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,10 +9,11 @@ use std::time::Duration;
 
 use polychron::Database;
 use polychron_base::line::OneLine;
-use polychron_server::{Credentials, Metrics, Options, Password, Server, ServerError, SlowLog, new_password};
+use polychron_server::{
+    Credentials, Metrics, Options, Password, Reloader, Rule, Server, ServerError, SlowLog, TlsFiles, new_password,
+};
 
 use crate::arguments::Serve;
-use crate::interrupt;
 use crate::output::{print_error, print_output};
 use crate::progress::opening;
 use crate::statements::check_protocol;
@@ -47,6 +50,8 @@ fn serve(given: &Serve) -> Result<(), String> {
     let options = Options {
         listen: given.listen.clone(),
         socket_directory: Some(PathBuf::from(&given.socket_directory)).filter(|path| !path.as_os_str().is_empty()),
+        tls: tls(given),
+        rules: rules(given.config.as_deref()).map_err(|error| error.to_string())?,
         allows_plain_text_on_the_network: given.plain_text_on_the_network,
         max_connections,
         metrics: metrics(given)?,
@@ -54,11 +59,9 @@ fn serve(given: &Serve) -> Result<(), String> {
         ..Options::new(credentials(given).map_err(|error| error.to_string())?)
     };
     let server = Server::start(database, options).map_err(|error| error.to_string())?;
-    let stopper = server.stopper();
-    interrupt::listen_with(move || {
-        stopper.stop();
-        true
-    });
+    let (stopper, reloader, config) = (server.stopper(), server.reloader(), given.config.clone());
+    let reload = move || reloader.iter().for_each(|reloader| reload(reloader, config.as_deref()));
+    signals::listen(move || stopper.stop(), reload).map_err(|error| error.to_string())?;
     for address in server.addresses() {
         print_output(format_args!("listening on {address}"));
     }
@@ -69,6 +72,24 @@ fn serve(given: &Serve) -> Result<(), String> {
         print_output(format_args!("listening on {}", path.display()));
     }
     server.wait().map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
+}
+
+fn tls(given: &Serve) -> Option<TlsFiles> {
+    let (certificate, key) = (given.tls_certificate.clone()?, given.tls_key.clone()?);
+    Some(TlsFiles { certificate, key, client_roots: given.tls_client_roots.clone() })
+}
+
+fn rules(config: Option<&Path>) -> Result<Option<Vec<Rule>>, ServerError> {
+    config.map_or(Ok(None), Rule::of_file)
+}
+
+/// Reads the files of a server again. What cannot be used is told, and what was there stays.
+fn reload(reloader: &Reloader, config: Option<&Path>) {
+    let certificate = reloader.read_certificate();
+    let rules = rules(config).and_then(|rules| reloader.set_rules(rules));
+    for error in [certificate, rules].into_iter().filter_map(Result::err) {
+        print_error(OneLine(format!("not read again: {error}")));
+    }
 }
 
 fn metrics(given: &Serve) -> Result<Option<Metrics>, String> {
