@@ -33,6 +33,9 @@ pub enum ServerError {
     /// A file of passwords cannot be used.
     #[error("{path}: {1}", path = .0.display())]
     Credentials(PathBuf, String),
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Configuration(String),
     /// The system gives no thread, or no random bytes.
     #[error("{0}")]
     System(String),
