@@ -42,6 +42,9 @@ pub enum ServerError {
     /// Rules say how clients show who they are, and so does the option that admits everybody.
     #[error("there are rules, and everybody is to be admitted: give one of both")]
     TrustBesideRules,
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Configuration(String),
     /// The system gives no thread, or no random bytes.
     #[error("{0}")]
     System(String),

@@ -4,6 +4,7 @@
 
 mod admission;
 mod answers;
+mod configuration;
 mod copying;
 mod credentials;
 mod error;
@@ -36,11 +37,12 @@ use polychron_base::clock::Duration;
 
 use admission::Admission;
 pub use admission::Reloader;
+pub use configuration::{PREFIX, Sources, printed_configuration};
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
 use failures::Failures;
 use listen::Acceptor;
-pub use polychron_sql::SlowLog;
+pub use polychron_sql::{Configuration, SlowLog};
 use registry::Registry;
 pub use rules::Rule;
 use silent::Silent;
@@ -68,9 +70,9 @@ pub struct Options {
     pub max_connections: usize,
     /// The most clients that have not yet shown who they are; beyond, the oldest one of them goes.
     pub max_unauthenticated: usize,
-    /// How long a client may take to show who it is.
+    /// How long a client may take to show who it is, unless that is configured.
     pub authentication_timeout: Duration,
-    /// How long open transactions may go on when the server ends.
+    /// How long open transactions may go on when the server ends, unless that is configured.
     pub shutdown_grace: Duration,
     /// The port that shows what goes on, if there is to be one.
     pub metrics: Option<Metrics>,
@@ -202,8 +204,10 @@ impl<P: Protocol> Server<P> {
     fn end(&mut self) -> Option<Database<P>> {
         let shared = self.shared.take()?;
         self.acceptors.drain(..).for_each(Acceptor::end);
+        let grace = shared.database.sql_database().configured_time("shutdown_grace");
+        let grace = grace.unwrap_or(shared.options.shutdown_grace);
         self.http = None;
-        self.stopper.0.wait_for_sessions(shared.options.shutdown_grace);
+        self.stopper.0.wait_for_sessions(grace);
         shared.silent.end();
         shared.threads.end();
         // A panic there was reported where it came from.

@@ -7,6 +7,7 @@ use polychron::Protocol;
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_sql::{Connection, DATABASE, LogIn, ROLE, SqlError, SqlState, Verifier};
 
+use crate::Shared;
 use crate::admission::Admission;
 use crate::answers::Answers;
 use crate::credentials::{Credentials, Password};
@@ -19,7 +20,6 @@ use crate::rules::Method;
 use crate::scram::{BOUND_MECHANISM, Channel, Exchange, Failure, MECHANISM};
 use crate::socket::Socket;
 use crate::tls::Secured;
-use crate::{Options, Shared};
 
 const CANCEL: i32 = 80_877_102;
 const TLS: i32 = 80_877_103;
@@ -64,9 +64,9 @@ pub(crate) struct Newcomer<'s> {
 }
 
 impl<'s> Newcomer<'s> {
-    pub(crate) fn new(socket: &'s Arc<Socket>, place: &'s Place, options: &Options) -> Self {
+    pub(crate) fn new(socket: &'s Arc<Socket>, place: &'s Place, timeout: Duration) -> Self {
         let clock = SystemClock::new();
-        let time = u64::try_from(options.authentication_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let time = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = clock.now_ns().saturating_add(time);
         Self { socket, place, incoming: Incoming::default(), answers: Answers::default(), clock, deadline_ns }
     }
@@ -137,7 +137,7 @@ impl<'s> Newcomer<'s> {
         let mut key = [0; KEY];
         getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
         let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };
-        let role = (&*startup.user, log_in.connection_limit());
+        let role = (log_in.number(), &*startup.user, log_in.connection_limit());
         self.place.admit(role, key, connection.cancel_handle()).map_err(End::Fatal)?;
         crate::watching::introduce(&mut connection, self.place, self.socket);
         for (name, value) in connection.reported_parameters() {
