@@ -1,5 +1,7 @@
 //! `polychron serve`: a database that clients of PostgreSQL talk to.
 
+mod signals;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,12 +10,11 @@ use std::sync::Arc;
 use polychron::{Database, DefaultProtocol, Protocol as _};
 use polychron_base::line::OneLine;
 use polychron_server::{
-    Configuration, Credentials, Metrics, Options, Password, Server, ServerError, SlowLog, Sources, new_password,
-    printed_configuration,
+    Configuration, Credentials, Metrics, Options, Password, Rule, Server, ServerError, SlowLog, Sources, TlsFiles,
+    new_password, printed_configuration,
 };
 
 use crate::arguments::Serve;
-use crate::interrupt;
 use crate::output::{print_error, print_output};
 use crate::progress::opening;
 use crate::statements::check_protocol;
@@ -30,8 +31,8 @@ pub fn run(given: &Serve) -> u8 {
         return 0;
     }
     let sources = Sources::new(given.path.as_deref(), given.config.as_deref(), variables(), said(given));
-    let configuration = match sources.read_all() {
-        Ok((configuration, _)) => configuration,
+    let (configuration, others) = match sources.read_all() {
+        Ok(read) => read,
         Err(error) => {
             print_error(OneLine(error.to_string()));
             return 1;
@@ -41,7 +42,10 @@ pub fn run(given: &Serve) -> u8 {
         print_error(OneLine(line));
         return 2;
     }
-    match serve(given, Arc::new(sources), &configuration) {
+    match Rule::of_table(&others)
+        .map_err(|error| error.to_string())
+        .and_then(|rules| serve(given, &Arc::new(sources), &configuration, rules))
+    {
         Ok(()) => 0,
         Err(line) => {
             print_error(OneLine(line));
@@ -65,6 +69,9 @@ fn said(given: &Serve) -> Vec<(String, String)> {
         ("socket_directory", given.socket_directory.clone()),
         ("password_file", path(&given.password_file)),
         ("trust", switch(given.trust)),
+        ("tls_certificate", path(&given.tls_certificate)),
+        ("tls_key", path(&given.tls_key)),
+        ("tls_client_roots", path(&given.tls_client_roots)),
         ("plain_text_on_the_network", switch(given.plain_text_on_the_network)),
         ("max_connections", given.max_connections.map(|count| count.to_string())),
         ("metrics", given.metrics.map(|address| address.to_string())),
@@ -93,12 +100,29 @@ fn path(configuration: &Configuration, name: &str) -> Option<PathBuf> {
     Some(configuration.get(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-fn serve(given: &Serve, sources: Arc<Sources>, configuration: &Configuration) -> Result<(), String> {
+/// The files of the certificate, if there is one.
+fn tls(configuration: &Configuration) -> Result<Option<TlsFiles>, String> {
+    let file = |name| path(configuration, name);
+    match (file("tls_certificate"), file("tls_key"), file("tls_client_roots")) {
+        (Some(certificate), Some(key), client_roots) => Ok(Some(TlsFiles { certificate, key, client_roots })),
+        (None, None, None) => Ok(None),
+        _ => Err("TLS needs both tls_certificate and tls_key".to_owned()),
+    }
+}
+
+fn serve(
+    given: &Serve,
+    sources: &Arc<Sources>,
+    configuration: &Configuration,
+    rules: Option<Vec<Rule>>,
+) -> Result<(), String> {
     let max_connections =
         configuration.get("max_connections").parse().map_err(|_| "max_connections: it is no number")?;
     let options = Options {
         listen: addresses(configuration, "listen")?,
         socket_directory: path(configuration, "socket_directory"),
+        tls: tls(configuration)?,
+        rules,
         allows_plain_text_on_the_network: configuration.is_on("plain_text_on_the_network"),
         max_connections,
         max_unauthenticated: configuration.get("max_unauthenticated").parse().unwrap_or(max_connections),
@@ -114,13 +138,23 @@ fn serve(given: &Serve, sources: Arc<Sources>, configuration: &Configuration) ->
     };
     let database = database.map_err(|error| error.to_string())?;
     let credentials = credentials(given.path.as_deref(), configuration).map_err(|error| error.to_string())?;
-    database.sql_database().configure(configuration.clone(), Some(sources));
+    database.sql_database().configure(configuration.clone(), Some(sources.clone()));
+    let known = Arc::downgrade(database.sql_database());
     let server = Server::start(database, Options { credentials, ..options }).map_err(|error| error.to_string())?;
+    if let Some(reloader) = server.reloader() {
+        sources.listen(move |others| {
+            let rules = Rule::of_table(others)?;
+            reloader.read_certificate()?;
+            reloader.set_rules(rules)
+        });
+    }
     let stopper = server.stopper();
-    interrupt::listen_with(move || {
-        stopper.stop();
-        true
-    });
+    // What cannot be used is told, and what was there stays.
+    let reload = move || match known.upgrade().map(|database| database.reload()) {
+        Some(Err(error)) => print_error(OneLine(format!("not read again: {error}"))),
+        _ => {}
+    };
+    signals::listen(move || stopper.stop(), reload).map_err(|error| error.to_string())?;
     for address in server.addresses() {
         print_output(format_args!("listening on {address}"));
     }

@@ -2,6 +2,7 @@
 //!
 //! What a statement means is in the crate `sql`; this crate moves messages, and admits and refuses clients.
 
+mod admission;
 mod answers;
 mod configuration;
 mod copying;
@@ -13,6 +14,7 @@ mod frames;
 mod listen;
 mod messages;
 mod registry;
+mod rules;
 mod scram;
 mod session;
 mod silent;
@@ -20,8 +22,10 @@ mod simple;
 mod socket;
 mod startup;
 mod threads;
+mod tls;
 mod watch;
 mod watching;
+mod x509;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,6 +35,8 @@ use std::thread::JoinHandle;
 use polychron::{Database, Protocol};
 use polychron_base::clock::Duration;
 
+use admission::Admission;
+pub use admission::Reloader;
 pub use configuration::{PREFIX, Sources, printed_configuration};
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
@@ -38,8 +44,10 @@ use failures::Failures;
 use listen::Acceptor;
 pub use polychron_sql::{Configuration, SlowLog};
 use registry::Registry;
+pub use rules::Rule;
 use silent::Silent;
 use threads::Threads;
+pub use tls::TlsFiles;
 use watching::Http;
 pub use watching::Metrics;
 
@@ -50,7 +58,11 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// The directory of the unix socket, if there is to be one. Its name has the port of the first address, or [`Options::PORT`].
     pub socket_directory: Option<PathBuf>,
-    /// Addresses beyond this machine are listened to although nothing is encrypted: whoever reads the wire reads the data.
+    /// The certificate, if connections can be encrypted.
+    pub tls: Option<TlsFiles>,
+    /// Who may come from where; `None`: everybody who knows the password of a role.
+    pub rules: Option<Vec<Rule>>,
+    /// Clients of other machines are admitted although nothing is encrypted: whoever reads the wire reads the data.
     pub allows_plain_text_on_the_network: bool,
     /// How clients show who they are.
     pub credentials: Credentials,
@@ -77,6 +89,8 @@ impl Options {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], Self::PORT))],
             socket_directory: None,
+            tls: None,
+            rules: None,
             allows_plain_text_on_the_network: false,
             credentials,
             max_connections: 100,
@@ -97,6 +111,7 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) threads: Threads<P>,
     pub(crate) silent: Silent<P>,
     pub(crate) failures: Failures,
+    pub(crate) admission: Arc<Admission>,
 }
 
 /// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
@@ -130,15 +145,17 @@ impl<P: Protocol> Server<P> {
     /// Listens, and serves the database from now on.
     ///
     /// # Errors
-    /// An address is not one of this machine and nothing allows it, or cannot be listened to.
+    /// An address is not one of this machine and nothing allows it, or cannot be listened to; or the certificate cannot be used.
     pub fn start(database: Database<P>, options: Options) -> Result<Self, ServerError> {
         let registry = Registry::new(options.max_connections, options.max_unauthenticated);
         let stopper = Stopper(registry.clone());
+        let admission = Arc::new(Admission::new(&options)?);
         let doors = listen::doors(&options)?;
         listen::allow_files(options.max_connections);
         let no_thread = |error| ServerError::System(format!("silent clients cannot be waited for: {error}"));
         let (threads, silent) = (Threads::default(), Silent::new().map_err(no_thread)?);
-        let shared = Arc::new(Shared { database, options, registry, threads, silent, failures: Failures::default() });
+        let failures = Failures::default();
+        let shared = Arc::new(Shared { database, options, registry, threads, silent, failures, admission });
         let watcher = Some(silent::start(&shared).map_err(no_thread)?);
         let mut server = Self {
             shared: Some(shared.clone()),
@@ -171,6 +188,11 @@ impl<P: Protocol> Server<P> {
     /// What ends it.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// What gives it other rules and another certificate.
+    pub fn reloader(&self) -> Option<Reloader> {
+        self.shared.as_ref().map(|shared| Reloader::of(&shared.admission))
     }
 
     /// Waits until it was stopped and all sessions have ended. The answer is the database, which nothing uses then.

@@ -28,7 +28,19 @@ pub struct Serve {
     #[arg(long)]
     pub trust: bool,
 
-    /// Read settings from this file [default: polychron.toml beside the database's directory, if it is there]
+    /// Encrypt connections of TCP that ask for it, and refuse those of other machines that do not: the certificate, and those that lead to its root (PEM). SIGHUP has it read again
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate: Option<PathBuf>,
+
+    /// The key of the certificate (PEM), which other accounts may not read
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Clients may show certificates that those in this file (PEM) have signed; rules with the method `cert` ask for them
+    #[arg(long, value_name = "FILE")]
+    pub tls_client_roots: Option<PathBuf>,
+
+    /// Read settings, and the rules that say who may come from where ([[rule]]), from this file; SIGHUP has it read again [default: polychron.toml beside the database's directory, if it is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -40,7 +52,7 @@ pub struct Serve {
     #[arg(long)]
     pub print_config: bool,
 
-    /// Listen to addresses that other machines reach, although nothing is encrypted: whoever reads the wire reads the data
+    /// Let other machines connect although nothing is encrypted: whoever reads the wire reads the data
     #[arg(long)]
     pub plain_text_on_the_network: bool,
 
