@@ -150,9 +150,10 @@ fn serve(
     }
     let stopper = server.stopper();
     // What cannot be used is told, and what was there stays.
-    let reload = move || match known.upgrade().map(|database| database.reload()) {
-        Some(Err(error)) => print_error(OneLine(format!("not read again: {error}"))),
-        _ => {}
+    let reload = move || {
+        if let Some(Err(error)) = known.upgrade().map(|database| database.reload()) {
+            print_error(OneLine(format!("not read again: {error}")));
+        }
     };
     signals::listen(move || stopper.stop(), reload).map_err(|error| error.to_string())?;
     for address in server.addresses() {
