@@ -31,8 +31,7 @@ pub fn run(given: &Serve) -> u8 {
         return 0;
     }
     let sources = Sources::new(given.path.as_deref(), given.config.as_deref(), variables(), said(given));
-    let read = sources.read_all().and_then(|(configuration, others)| Ok((configuration, Rule::of_table(&others)?)));
-    let (configuration, rules) = match read {
+    let (configuration, others) = match sources.read_all() {
         Ok(read) => read,
         Err(error) => {
             print_error(OneLine(error.to_string()));
@@ -43,7 +42,10 @@ pub fn run(given: &Serve) -> u8 {
         print_error(OneLine(line));
         return 2;
     }
-    match serve(given, Arc::new(sources), &configuration, rules) {
+    match Rule::of_table(&others)
+        .map_err(|error| error.to_string())
+        .and_then(|rules| serve(given, &Arc::new(sources), &configuration, rules))
+    {
         Ok(()) => 0,
         Err(line) => {
             print_error(OneLine(line));
@@ -98,9 +100,19 @@ fn path(configuration: &Configuration, name: &str) -> Option<PathBuf> {
     Some(configuration.get(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
+/// The files of the certificate, if there is one.
+fn tls(configuration: &Configuration) -> Result<Option<TlsFiles>, String> {
+    let file = |name| path(configuration, name);
+    match (file("tls_certificate"), file("tls_key"), file("tls_client_roots")) {
+        (Some(certificate), Some(key), client_roots) => Ok(Some(TlsFiles { certificate, key, client_roots })),
+        (None, None, None) => Ok(None),
+        _ => Err("TLS needs both tls_certificate and tls_key".to_owned()),
+    }
+}
+
 fn serve(
     given: &Serve,
-    sources: Arc<Sources>,
+    sources: &Arc<Sources>,
     configuration: &Configuration,
     rules: Option<Vec<Rule>>,
 ) -> Result<(), String> {
@@ -127,7 +139,7 @@ fn serve(
     let database = database.map_err(|error| error.to_string())?;
     let credentials = credentials(given.path.as_deref(), configuration).map_err(|error| error.to_string())?;
     database.sql_database().configure(configuration.clone(), Some(sources.clone()));
-    let sql = Arc::downgrade(database.sql_database());
+    let known = Arc::downgrade(database.sql_database());
     let server = Server::start(database, Options { credentials, ..options }).map_err(|error| error.to_string())?;
     if let Some(reloader) = server.reloader() {
         sources.listen(move |others| {
@@ -137,9 +149,9 @@ fn serve(
         });
     }
     let stopper = server.stopper();
+    // What cannot be used is told, and what was there stays.
     let reload = move || {
-        // What was there goes on to count.
-        if let Some(Err(error)) = sql.upgrade().map(|sql| sql.reload()) {
+        if let Some(Err(error)) = known.upgrade().map(|database| database.reload()) {
             print_error(OneLine(format!("not read again: {error}")));
         }
     };
@@ -154,17 +166,6 @@ fn serve(
         print_output(format_args!("listening on {}", path.display()));
     }
     server.wait().map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
-}
-
-/// Where the certificate lies, if there is to be one.
-fn tls(configuration: &Configuration) -> Result<Option<TlsFiles>, String> {
-    let [certificate, key, client_roots] =
-        ["tls_certificate", "tls_key", "tls_client_roots"].map(|name| path(configuration, name));
-    match (certificate, key) {
-        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key, client_roots })),
-        (None, None) if client_roots.is_none() => Ok(None),
-        _ => Err("tls_certificate and tls_key: one needs the other".to_owned()),
-    }
 }
 
 fn metrics(configuration: &Configuration) -> Result<Option<Metrics>, String> {

@@ -125,6 +125,54 @@ fn what_cannot_be_served_is_refused() {
     assert!(code == Some(2) && said.contains("cannot be used with"), "{said}");
 }
 
+#[test]
+fn settings_come_from_files_and_are_altered() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, config) = (directory.path().join("bank"), directory.path().join("polychron.toml"));
+    let printed = Command::new(env!("CARGO_BIN_EXE_polychron")).args(["serve", "--print-config"]).output().unwrap();
+    assert!(printed.status.success());
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("\nmax_connections = 100\n"), "{printed}");
+    // What is printed can be used as it is.
+    let written =
+        printed.replace("max_connections = 100", "max_connections = 7").replace("trust = false", "trust = true");
+    std::fs::write(&config, written.replace("statement_timeout = \"0\"", "statement_timeout = \"9s\"")).unwrap();
+    let show =
+        |client: &mut Client, name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
+    let served = Served::start(&[text(&path), "-c", "lock_timeout=3s"]);
+    let mut client = served.connect("").unwrap();
+    assert_eq!(
+        ["max_connections", "statement_timeout", "lock_timeout"].map(|name| show(&mut client, name)),
+        ["7", "9s", "3s"]
+    );
+    client.batch_execute("ALTER SYSTEM SET max_connections = 8").unwrap();
+    client.batch_execute("ALTER SYSTEM SET statement_timeout = '8s'").unwrap();
+    assert!(client.query_one("SELECT pg_reload_conf()", &[]).unwrap().get::<_, bool>(0));
+    let pending = "SELECT pending_restart FROM pg_settings WHERE name = 'max_connections'";
+    assert!(client.query_one(pending, &[]).unwrap().get::<_, bool>(0));
+    assert_eq!(show(&mut served.connect("").unwrap(), "statement_timeout"), "8s");
+    let mut set = client.prepare("SELECT set_config('my.name', $1, false)").unwrap();
+    assert_eq!(client.query_one(&set, &[&"x"]).unwrap().get::<_, String>(0), "x");
+    set = client.prepare("SELECT current_setting('my.name')").unwrap();
+    assert_eq!(client.query_one(&set, &[]).unwrap().get::<_, String>(0), "x");
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+
+    let served = Served::start(&[text(&path)]);
+    let mut client = served.connect("").unwrap();
+    assert_eq!(show(&mut client, "max_connections"), "8");
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+
+    std::fs::write(&config, "max_connections = 0").unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_polychron")).args(["serve", text(&path)]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1) && said.contains("polychron.toml") && said.contains("max_connections"),
+        "{said}"
+    );
+}
+
 /// SIGHUP has the rules read again; what cannot be used leaves those that were there.
 #[test]
 fn files_are_read_again() {
@@ -172,52 +220,4 @@ fn files_are_read_again() {
     assert_eq!(client.query("SELECT 1", &[]).unwrap().len(), 1, "clients that have come stay");
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
-}
-
-#[test]
-fn settings_come_from_files_and_are_altered() {
-    let directory = tempfile::tempdir().unwrap();
-    let (path, config) = (directory.path().join("bank"), directory.path().join("polychron.toml"));
-    let printed = Command::new(env!("CARGO_BIN_EXE_polychron")).args(["serve", "--print-config"]).output().unwrap();
-    assert!(printed.status.success());
-    let printed = String::from_utf8(printed.stdout).unwrap();
-    assert!(printed.contains("\nmax_connections = 100\n"), "{printed}");
-    // What is printed can be used as it is.
-    let written =
-        printed.replace("max_connections = 100", "max_connections = 7").replace("trust = false", "trust = true");
-    std::fs::write(&config, written.replace("statement_timeout = \"0\"", "statement_timeout = \"9s\"")).unwrap();
-    let show =
-        |client: &mut Client, name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
-    let served = Served::start(&[text(&path), "-c", "lock_timeout=3s"]);
-    let mut client = served.connect("").unwrap();
-    assert_eq!(
-        ["max_connections", "statement_timeout", "lock_timeout"].map(|name| show(&mut client, name)),
-        ["7", "9s", "3s"]
-    );
-    client.batch_execute("ALTER SYSTEM SET max_connections = 8").unwrap();
-    client.batch_execute("ALTER SYSTEM SET statement_timeout = '8s'").unwrap();
-    assert!(client.query_one("SELECT pg_reload_conf()", &[]).unwrap().get::<_, bool>(0));
-    let pending = "SELECT pending_restart FROM pg_settings WHERE name = 'max_connections'";
-    assert!(client.query_one(pending, &[]).unwrap().get::<_, bool>(0));
-    assert_eq!(show(&mut served.connect("").unwrap(), "statement_timeout"), "8s");
-    let mut set = client.prepare("SELECT set_config('my.name', $1, false)").unwrap();
-    assert_eq!(client.query_one(&set, &[&"x"]).unwrap().get::<_, String>(0), "x");
-    set = client.prepare("SELECT current_setting('my.name')").unwrap();
-    assert_eq!(client.query_one(&set, &[]).unwrap().get::<_, String>(0), "x");
-    served.signal("-TERM");
-    assert_eq!(served.end(), Some(0));
-
-    let served = Served::start(&[text(&path)]);
-    let mut client = served.connect("").unwrap();
-    assert_eq!(show(&mut client, "max_connections"), "8");
-    served.signal("-TERM");
-    assert_eq!(served.end(), Some(0));
-
-    std::fs::write(&config, "max_connections = 0").unwrap();
-    let refused = Command::new(env!("CARGO_BIN_EXE_polychron")).args(["serve", text(&path)]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        refused.status.code() == Some(1) && said.contains("polychron.toml") && said.contains("max_connections"),
-        "{said}"
-    );
 }

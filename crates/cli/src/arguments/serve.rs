@@ -28,18 +28,6 @@ pub struct Serve {
     #[arg(long)]
     pub trust: bool,
 
-    /// Read settings and rules from this file, and again on SIGHUP [default: polychron.toml beside the database's directory, if it is there]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Say the value of any setting; may be given several times
-    #[arg(long, short = 'c', value_name = "NAME=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
-
-    /// Print all settings with their defaults, as such a file
-    #[arg(long)]
-    pub print_config: bool,
-
     /// Encrypt connections of TCP that ask for it, and refuse those of other machines that do not: the certificate, and those that lead to its root (PEM). SIGHUP has it read again
     #[arg(long, value_name = "FILE")]
     pub tls_certificate: Option<PathBuf>,
@@ -51,6 +39,18 @@ pub struct Serve {
     /// Clients may show certificates that those in this file (PEM) have signed; rules with the method `cert` ask for them
     #[arg(long, value_name = "FILE")]
     pub tls_client_roots: Option<PathBuf>,
+
+    /// Read settings, and the rules that say who may come from where ([[rule]]), from this file; SIGHUP has it read again [default: polychron.toml beside the database's directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Say the value of any setting; may be given several times
+    #[arg(long, short = 'c', value_name = "NAME=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+
+    /// Print all settings with their defaults, as such a file
+    #[arg(long)]
+    pub print_config: bool,
 
     /// Let other machines connect although nothing is encrypted: whoever reads the wire reads the data
     #[arg(long)]

@@ -196,7 +196,7 @@ pub const SETTINGS: &[Setting] = &[
         "plain_text_on_the_network",
         "off",
         (Restart, Switch),
-        "Addresses that other machines reach may be listened to without encryption.",
+        "Other machines may connect although nothing is encrypted.",
     ),
     setting("protocol", "", (Restart, Text), "The concurrency-control protocol; without a name it is the default one."),
     setting(
@@ -237,11 +237,26 @@ pub const SETTINGS: &[Setting] = &[
     .reported(),
     setting("statement_timeout", "0", (Session, Time), "How long a text of statements may take."),
     setting("TimeZone", "UTC", (Session, Same(ZONES)), "The zone in which times are shown.").reported(),
+    setting(
+        "tls_certificate",
+        "",
+        (Restart, Text),
+        "The file of the certificate, and of those that lead to its root (PEM): connections of TCP can be encrypted.",
+    ),
+    setting(
+        "tls_client_roots",
+        "",
+        (Restart, Text),
+        "The file of certificates (PEM) whose owners sign those of clients.",
+    ),
+    setting(
+        "tls_key",
+        "",
+        (Restart, Text),
+        "The file of the certificate's key (PEM), which other accounts may not read.",
+    ),
     setting("transaction_isolation", "serializable", (Fixed, Choice(LEVELS)), "The isolation of the transaction."),
     setting("transaction_read_only", OF_SESSION, (Fixed, Switch), "Whether the transaction is read-only."),
-    setting("tls_certificate", "", (Restart, Text), "The certificate that encrypts connections of TCP (PEM)."),
-    setting("tls_client_roots", "", (Restart, Text), "The certificates that sign those of clients (PEM)."),
-    setting("tls_key", "", (Restart, Text), "The key of the certificate (PEM), which other accounts may not read."),
     setting("trust", "off", (Restart, Switch), "Whoever comes is admitted, without a password; on this machine alone."),
 ];
 
