@@ -1,8 +1,6 @@
 //! Rules that say who may come from where, and how they show who they are: `[[rule]]` in `polychron.toml`, in the manner of PostgreSQL's `pg_hba.conf`.
 
-use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
 
 use polychron_sql::DATABASE;
 use toml::Value;
@@ -90,20 +88,6 @@ impl Rule {
             rule.map_err(|what| ServerError::Rules(format!("rule {}: {what}", at + 1)))
         });
         numbered.collect::<Result<_, _>>().map(Some)
-    }
-
-    /// The rules of a file that has nothing else.
-    ///
-    /// # Errors
-    /// It cannot be read, is no TOML, or has something else; or as [`Rule::of_table`].
-    pub fn of_file(path: &Path) -> Result<Option<Vec<Self>>, ServerError> {
-        let wrong = |what: String| ServerError::Rules(format!("{}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-        if let Some(other) = table.keys().find(|key| *key != "rule") {
-            return Err(wrong(format!("the setting \"{other}\" is not supported")));
-        }
-        Self::of_table(&table).map_err(|error| wrong(error.to_string()))
     }
 
     /// Those of a server without rules of its own.

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use common::tls::Authority;
 use common::{Answer, Db, Raw, frame, kinds, server_with, startup};
-use polychron_server::{Credentials, Options, Password, Rule, Server, ServerError, TlsFiles};
+use polychron_server::{Credentials, Password, Rule, Server, ServerError, TlsFiles};
 
 fn password() -> Credentials {
     Credentials::Password(Password::new("right").unwrap())
@@ -393,26 +393,4 @@ with psycopg.connect(sys.argv[1], autocommit=True) as c:
     let bytes = 10 + 90 * 2 + 900 * 3 + 4000 * 4 + 5000 * 52;
     let wanted = format!("True\n{bytes}\n{}\n10\n57014\n", 299 * 300);
     assert_eq!(String::from_utf8_lossy(&output.stdout), wanted, "{said}");
-}
-
-#[test]
-fn rules_in_files_have_nothing_beside_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("polychron.toml");
-    let fails = |text: &str| {
-        std::fs::write(&path, text).unwrap();
-        Rule::of_file(&path).unwrap_err().to_string()
-    };
-    assert!(fails("listen = 5").ends_with("the setting \"listen\" is not supported"));
-    assert!(fails("[[rule]\n").contains("polychron.toml: "));
-    assert!(fails("[[rule]]\nkind = \"local\"\nmethod = \"ldap\"").ends_with("the method \"ldap\" is not supported"));
-    std::fs::remove_file(&path).unwrap();
-    assert!(Rule::of_file(&path).is_err());
-    std::fs::write(&path, "[[rule]]\nkind = \"local\"\nmethod = \"peer\"\n").unwrap();
-    assert_eq!(Rule::of_file(&path).unwrap().unwrap().len(), 1);
-    let options = |options: &mut Options| options.rules = Rule::of_file(&path).unwrap();
-    let server = server_with(password(), options);
-    let mut raw = Raw::open(&server);
-    raw.send(&hello("postgres", "polychron"));
-    assert_eq!(kinds(&raw.until_ready()), "E:28000");
 }
