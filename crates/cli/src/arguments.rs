@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::net::SocketAddr;
+mod serve;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +18,8 @@ use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
 use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbArguments;
+
+pub use serve::Serve;
 
 use crate::output::{colours_on_errors, print_error, print_status};
 
@@ -236,58 +239,6 @@ pub struct Shell {
     /// Change nothing in the directory, and refuse statements that would
     #[arg(long, requires = "path")]
     pub read_only: bool,
-
-    /// Concurrency-control protocol; `polychron bench list` names them
-    #[arg(long, default_value = DefaultProtocol::NAME)]
-    pub protocol: String,
-}
-
-/// Options of `serve`.
-#[derive(Debug, Args)]
-pub struct Serve {
-    /// The database's directory; where there is none, one is made [default: a database in memory, gone with the server]
-    #[arg(value_name = "PATH")]
-    pub path: Option<PathBuf>,
-
-    /// Listen to this address of TCP; may be given several times; with the port 0 to any that is free
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
-    pub listen: Vec<SocketAddr>,
-
-    /// The directory of the unix socket; without a name there is none
-    #[arg(long, value_name = "DIR", default_value = "/tmp")]
-    pub socket_directory: String,
-
-    /// The password of the role `postgres` is the first line of this file [default: that of the first start, which prints it]
-    #[arg(long, value_name = "FILE", conflicts_with = "trust")]
-    pub password_file: Option<PathBuf>,
-
-    /// Admit whoever comes, without a password; on this machine alone
-    #[arg(long)]
-    pub trust: bool,
-
-    /// Listen to addresses that other machines reach, although nothing is encrypted: whoever reads the wire reads the data
-    #[arg(long)]
-    pub plain_text_on_the_network: bool,
-
-    /// The most clients at once
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    pub max_connections: u16,
-
-    /// Show what goes on at this address: /metrics for Prometheus, and a page
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub metrics: Option<SocketAddr>,
-
-    /// Who looks at the metrics has to know the first line of this file; needed where other machines reach the address
-    #[arg(long, value_name = "FILE", requires = "metrics")]
-    pub metrics_password_file: Option<PathBuf>,
-
-    /// Tell transactions that take so many milliseconds or longer, a line of JSON each on the error output
-    #[arg(long, value_name = "MS")]
-    pub log_slow_transactions: Option<u64>,
-
-    /// Tell their statements without constants
-    #[arg(long, requires = "log_slow_transactions")]
-    pub log_without_constants: bool,
 
     /// Concurrency-control protocol; `polychron bench list` names them
     #[arg(long, default_value = DefaultProtocol::NAME)]

@@ -6,7 +6,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
 /// The exit code of a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: i32 = 130;
 
 /// Listens for Ctrl-C from now on.
 pub fn listen() {

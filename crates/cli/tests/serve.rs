@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use postgres::{Client, NoTls};
 
@@ -11,6 +11,7 @@ use postgres::{Client, NoTls};
 struct Served {
     child: Child,
     out: BufReader<ChildStdout>,
+    errors: BufReader<ChildStderr>,
     port: u16,
     password: Option<String>,
 }
@@ -19,8 +20,9 @@ impl Served {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polychron"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--socket-directory", ""]).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
+        let errors = BufReader::new(child.stderr.take().unwrap());
         let mut password = None;
         let port = loop {
             let mut line = String::new();
@@ -30,13 +32,11 @@ impl Served {
             }
             password = line.trim().rsplit_once(": ").map(|(_, password)| password.to_owned());
         };
-        Self { child, out, port, password }
+        Self { child, out, errors, port, password }
     }
 
     fn connect(&self, password: &str) -> Result<Client, postgres::Error> {
-        let mut config = postgres::Config::new();
-        config.host("127.0.0.1").port(self.port).user("postgres").dbname("polychron").password(password);
-        config.connect(NoTls)
+        connect(self.port, password)
     }
 
     fn signal(&self, name: &str) {
@@ -50,6 +50,12 @@ impl Served {
         self.out.read_to_string(&mut rest).unwrap();
         self.child.wait().unwrap().code()
     }
+}
+
+fn connect(port: u16, password: &str) -> Result<Client, postgres::Error> {
+    let mut config = postgres::Config::new();
+    config.host("127.0.0.1").port(port).user("postgres").dbname("polychron").password(password);
+    config.connect(NoTls)
 }
 
 fn text(path: &Path) -> &str {
@@ -117,4 +123,101 @@ fn what_cannot_be_served_is_refused() {
     assert!(code == Some(2) && said.contains("--protocol"), "{said}");
     let (code, said) = refused(&["--trust", "--password-file", "x"]);
     assert!(code == Some(2) && said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn settings_come_from_files_and_are_altered() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, config) = (directory.path().join("bank"), directory.path().join("polychron.toml"));
+    let printed = Command::new(env!("CARGO_BIN_EXE_polychron")).args(["serve", "--print-config"]).output().unwrap();
+    assert!(printed.status.success());
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("\nmax_connections = 100\n"), "{printed}");
+    // What is printed can be used as it is.
+    let written =
+        printed.replace("max_connections = 100", "max_connections = 7").replace("trust = false", "trust = true");
+    std::fs::write(&config, written.replace("statement_timeout = \"0\"", "statement_timeout = \"9s\"")).unwrap();
+    let show =
+        |client: &mut Client, name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
+    let served = Served::start(&[text(&path), "-c", "lock_timeout=3s"]);
+    let mut client = served.connect("").unwrap();
+    assert_eq!(
+        ["max_connections", "statement_timeout", "lock_timeout"].map(|name| show(&mut client, name)),
+        ["7", "9s", "3s"]
+    );
+    client.batch_execute("ALTER SYSTEM SET max_connections = 8").unwrap();
+    client.batch_execute("ALTER SYSTEM SET statement_timeout = '8s'").unwrap();
+    assert!(client.query_one("SELECT pg_reload_conf()", &[]).unwrap().get::<_, bool>(0));
+    let pending = "SELECT pending_restart FROM pg_settings WHERE name = 'max_connections'";
+    assert!(client.query_one(pending, &[]).unwrap().get::<_, bool>(0));
+    assert_eq!(show(&mut served.connect("").unwrap(), "statement_timeout"), "8s");
+    let mut set = client.prepare("SELECT set_config('my.name', $1, false)").unwrap();
+    assert_eq!(client.query_one(&set, &[&"x"]).unwrap().get::<_, String>(0), "x");
+    set = client.prepare("SELECT current_setting('my.name')").unwrap();
+    assert_eq!(client.query_one(&set, &[]).unwrap().get::<_, String>(0), "x");
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+
+    let served = Served::start(&[text(&path)]);
+    let mut client = served.connect("").unwrap();
+    assert_eq!(show(&mut client, "max_connections"), "8");
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+
+    std::fs::write(&config, "max_connections = 0").unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_polychron")).args(["serve", text(&path)]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1) && said.contains("polychron.toml") && said.contains("max_connections"),
+        "{said}"
+    );
+}
+
+/// SIGHUP has the rules read again; what cannot be used leaves those that were there.
+#[test]
+fn files_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("polychron.toml");
+    let password = directory.path().join("password");
+    std::fs::write(&password, "right\n").unwrap();
+    let rule = |address: &str| {
+        let text = format!("[[rule]]\nkind = \"host\"\naddress = \"{address}\"\nmethod = \"scram\"\n");
+        std::fs::write(&config, text).unwrap();
+    };
+    rule("127.0.0.1");
+    let mut served = Served::start(&["--password-file", text(&password), "--config", text(&config)]);
+    let port = served.port;
+    let is_admitted = || match connect(port, "right") {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.code().unwrap().code(), "28000", "{error}");
+            false
+        }
+    };
+    let until = |wanted: bool| {
+        for _ in 0..1200 {
+            if is_admitted() == wanted {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("it was not read again");
+    };
+    let mut client = served.connect("right").unwrap();
+    rule("10.0.0.0/8");
+    assert!(is_admitted(), "nobody has had it read");
+    served.signal("-HUP");
+    until(false);
+    std::fs::write(&config, "[[rule]]\nkind = \"host\"\naddress = \"all\"\nmethod = \"none\"\n").unwrap();
+    served.signal("-HUP");
+    let mut line = String::new();
+    served.errors.read_line(&mut line).unwrap();
+    assert!(line.contains("not read again: ") && line.contains("the method \"none\" is not supported"), "{line}");
+    assert!(!is_admitted());
+    rule("127.0.0.1");
+    served.signal("-HUP");
+    until(true);
+    assert_eq!(client.query("SELECT 1", &[]).unwrap().len(), 1, "clients that have come stay");
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
 }

@@ -12,7 +12,7 @@ use polychron_sql::{SqlError, SqlState};
 pub enum ServerError {
     /// An address that others reach, where everything goes over the wire as it is.
     #[error(
-        "{0} is reached from other machines, and nothing that goes there is encrypted: listen to 127.0.0.1, or say that it is to be so all the same"
+        "{0} is reached from other machines, and nothing that goes there is encrypted: give a certificate, listen to 127.0.0.1, or say that it is to be so all the same"
     )]
     PlainTextOnTheNetwork(SocketAddr),
     /// An address that others reach, where everybody is admitted.
@@ -33,6 +33,18 @@ pub enum ServerError {
     /// A file of passwords cannot be used.
     #[error("{path}: {1}", path = .0.display())]
     Credentials(PathBuf, String),
+    /// A certificate or its key cannot be used.
+    #[error("{path}: {1}", path = .0.display())]
+    Tls(PathBuf, String),
+    /// Rules cannot be used.
+    #[error("{0}")]
+    Rules(String),
+    /// Rules say how clients show who they are, and so does the option that admits everybody.
+    #[error("there are rules, and everybody is to be admitted: give one of both")]
+    TrustBesideRules,
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Configuration(String),
     /// The system gives no thread, or no random bytes.
     #[error("{0}")]
     System(String),

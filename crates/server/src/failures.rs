@@ -1,4 +1,6 @@
-//! How long those wait who have failed to show who they are: longer with each failure from the same address.
+//! How long an address waits that has failed to show who it is: longer with each failure.
+//!
+//! The wait comes before the next try and not before the answer, which nobody would have to await.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -6,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 
-/// How long a client waits after the first failure of its address, or without an address.
+/// How long an address waits after its first failure, and a client without one for its answer.
 pub(crate) const FIRST: Duration = Duration::from_millis(500);
 /// After how many failures the wait doubles no longer: then it is eight seconds.
 const DOUBLINGS: u32 = 4;
@@ -36,12 +38,12 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// Notes a failure. The answer is how long the client is to wait before it is told.
-    pub(crate) fn note(&self, address: IpAddr) -> Duration {
-        self.note_at(address, self.clock.now_ns())
+    /// Notes a failure.
+    pub(crate) fn note(&self, address: IpAddr) {
+        self.note_at(address, self.clock.now_ns());
     }
 
-    fn note_at(&self, address: IpAddr, now_ns: u64) -> Duration {
+    fn note_at(&self, address: IpAddr, now_ns: u64) {
         let address = group(address);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.iter().position(|failed| failed.address == address).and_then(|at| all.remove(at));
@@ -51,7 +53,21 @@ impl Failures {
             all.pop_front();
         }
         all.push_back(Failed { address, count, last_ns: now_ns });
-        FIRST * (1 << count.min(DOUBLINGS))
+    }
+
+    /// How long the address waits before it may try again.
+    pub(crate) fn left(&self, address: IpAddr) -> Duration {
+        self.left_at(address, self.clock.now_ns())
+    }
+
+    fn left_at(&self, address: IpAddr, now_ns: u64) -> Duration {
+        let address = group(address);
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.iter().rev().find(|failed| failed.address == address);
+        known.map_or(Duration::ZERO, |failed| {
+            let wait = FIRST * (1 << failed.count.min(DOUBLINGS));
+            wait.saturating_sub(Duration::from_nanos(now_ns.saturating_sub(failed.last_ns)))
+        })
     }
 
     /// The address has shown who it is.
@@ -73,20 +89,34 @@ fn group(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    impl Failures {
+        /// Notes a failure. The answer is how long the address waits then, in milliseconds.
+        fn failed_at(&self, address: &str, now_ns: u64) -> u128 {
+            let address = address.parse().unwrap();
+            self.note_at(address, now_ns);
+            self.left_at(address, now_ns).as_millis()
+        }
+    }
+
     #[test]
     fn each_failure_of_an_address_costs_more() {
         let failures = Failures::default();
-        let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-        let waits: Vec<_> = (0..7).map(|at| failures.note_at(one, at).as_millis()).collect();
+        let [one, other] = ["10.0.0.1", "10.0.0.2"];
+        let waits: Vec<_> = (0..7).map(|at| failures.failed_at(one, at)).collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        assert_eq!(failures.note_at(other, 7).as_millis(), 500);
-        assert_eq!(failures.note_at("::ffff:10.0.0.2".parse().unwrap(), 8).as_millis(), 1000);
-        failures.forget(one);
-        assert_eq!(failures.note_at(one, 9).as_millis(), 500);
-        assert_eq!(failures.note_at(one, 9 + FORGOTTEN_NS).as_millis(), 500);
-        let networks: Vec<_> = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"]
-            .map(|text| failures.note_at(text.parse().unwrap(), 10).as_millis())
-            .into();
+        assert_eq!(failures.left_at(other.parse().unwrap(), 6), Duration::ZERO);
+        assert_eq!(failures.failed_at(other, 7), 500);
+        assert_eq!(failures.failed_at("::ffff:10.0.0.2", 8), 1000);
+        // The wait is over by itself, and the failures still count.
+        let left = |now_ns| failures.left_at(one.parse().unwrap(), now_ns).as_millis();
+        assert_eq!((left(6 + 3_000_000_000), left(6 + 8_000_000_000), left(u64::MAX)), (5000, 0, 0));
+        assert_eq!(failures.failed_at(one, 20_000_000_000), 8000);
+        failures.forget(one.parse().unwrap());
+        assert_eq!(left(20_000_000_000), 0);
+        assert_eq!(failures.failed_at(one, 9), 500);
+        assert_eq!(failures.failed_at(one, 9 + FORGOTTEN_NS), 500);
+        let networks: Vec<_> =
+            ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|text| failures.failed_at(text, 10)).into();
         assert_eq!(networks, [500, 1000, 500]);
     }
 
@@ -98,6 +128,6 @@ mod tests {
         }
         assert_eq!(failures.all.lock().unwrap().len(), MOST);
         let latest = IpAddr::V4((MOST as u32 + 9).into());
-        assert_eq!(failures.note_at(latest, 0).as_millis(), 1000);
+        assert_eq!(failures.failed_at(&latest.to_string(), 0), 1000);
     }
 }

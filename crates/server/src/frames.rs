@@ -5,7 +5,6 @@
 
 use std::io;
 
-use crate::error::End;
 use crate::socket::Socket;
 
 /// The longest content of a frame.
@@ -67,7 +66,7 @@ impl Incoming {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads more; `false` at the end of the stream.
+    /// Reads more, which may be nothing yet where it is encrypted; `false` at the end of the stream.
     pub(crate) fn read(&mut self, socket: &Socket) -> io::Result<bool> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -82,9 +81,17 @@ impl Incoming {
             self.buffer.resize(self.end + PIECE.max(self.end), 0);
         }
         let read = socket.read(&mut self.buffer[self.end..])?;
-        self.end += read;
-        self.received += read as u64;
-        Ok(read > 0)
+        let count = read.unwrap_or(0);
+        self.end += count;
+        self.received += count as u64;
+        Ok(read.is_some())
+    }
+
+    /// Takes all that has come.
+    pub(crate) fn take_all(&mut self) -> Vec<u8> {
+        let all = self.waiting().to_vec();
+        self.start = self.end;
+        all
     }
 
     /// Gives memory back that holds nothing.
@@ -99,20 +106,6 @@ impl Incoming {
         matches!(cut(self.waiting(), 1, limit), Cut::Whole(_))
     }
 
-    /// Waits until the next frame is there; `false` at the end of the stream.
-    pub(crate) fn fill(&mut self, socket: &Socket, head: usize, limit: usize) -> Result<bool, End> {
-        loop {
-            match cut(self.waiting(), head, limit) {
-                Cut::Whole(_) => return Ok(true),
-                Cut::Wrong => return Err(End::violation("invalid message length")),
-                Cut::More => {}
-            }
-            if !self.read(socket)? {
-                return Ok(false);
-            }
-        }
-    }
-
     /// The kind of the frame behind the first one, if it has come.
     pub(crate) fn second_kind(&self, limit: usize) -> Option<u8> {
         match cut(self.waiting(), 1, limit) {
@@ -121,7 +114,7 @@ impl Incoming {
         }
     }
 
-    /// Takes the frame that [`Incoming::fill`] has found.
+    /// Takes the frame at the beginning, which is there.
     pub(crate) fn take(&mut self, head: usize, limit: usize) -> Frame<'_> {
         let Cut::Whole(length) = cut(self.waiting(), head, limit) else { return Frame { kind: 0, content: &[] } };
         let start = self.start;

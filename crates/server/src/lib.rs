@@ -2,7 +2,9 @@
 //!
 //! What a statement means is in the crate `sql`; this crate moves messages, and admits and refuses clients.
 
+mod admission;
 mod answers;
+mod configuration;
 mod copying;
 mod credentials;
 mod error;
@@ -12,6 +14,7 @@ mod frames;
 mod listen;
 mod messages;
 mod registry;
+mod rules;
 mod scram;
 mod session;
 mod silent;
@@ -19,8 +22,10 @@ mod simple;
 mod socket;
 mod startup;
 mod threads;
+mod tls;
 mod watch;
 mod watching;
+mod x509;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,14 +35,19 @@ use std::thread::JoinHandle;
 use polychron::{Database, Protocol};
 use polychron_base::clock::Duration;
 
+use admission::Admission;
+pub use admission::Reloader;
+pub use configuration::{PREFIX, Sources, printed_configuration};
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
 use failures::Failures;
 use listen::Acceptor;
-pub use polychron_sql::SlowLog;
+pub use polychron_sql::{Configuration, SlowLog};
 use registry::Registry;
+pub use rules::Rule;
 use silent::Silent;
 use threads::Threads;
+pub use tls::TlsFiles;
 use watching::Http;
 pub use watching::Metrics;
 
@@ -48,7 +58,11 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// The directory of the unix socket, if there is to be one. Its name has the port of the first address, or [`Options::PORT`].
     pub socket_directory: Option<PathBuf>,
-    /// Addresses beyond this machine are listened to although nothing is encrypted: whoever reads the wire reads the data.
+    /// The certificate, if connections can be encrypted.
+    pub tls: Option<TlsFiles>,
+    /// Who may come from where; `None`: everybody who knows the password of a role.
+    pub rules: Option<Vec<Rule>>,
+    /// Clients of other machines are admitted although nothing is encrypted: whoever reads the wire reads the data.
     pub allows_plain_text_on_the_network: bool,
     /// How clients show who they are.
     pub credentials: Credentials,
@@ -56,9 +70,9 @@ pub struct Options {
     pub max_connections: usize,
     /// The most clients that have not yet shown who they are; beyond, the oldest one of them goes.
     pub max_unauthenticated: usize,
-    /// How long a client may take to show who it is.
+    /// How long a client may take to show who it is, unless that is configured.
     pub authentication_timeout: Duration,
-    /// How long open transactions may go on when the server ends.
+    /// How long open transactions may go on when the server ends, unless that is configured.
     pub shutdown_grace: Duration,
     /// The port that shows what goes on, if there is to be one.
     pub metrics: Option<Metrics>,
@@ -75,6 +89,8 @@ impl Options {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], Self::PORT))],
             socket_directory: None,
+            tls: None,
+            rules: None,
             allows_plain_text_on_the_network: false,
             credentials,
             max_connections: 100,
@@ -95,6 +111,7 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) threads: Threads<P>,
     pub(crate) silent: Silent<P>,
     pub(crate) failures: Failures,
+    pub(crate) admission: Arc<Admission>,
 }
 
 /// A server that runs. Dropped, it ends as with [`Server::wait`] after [`Stopper::stop`].
@@ -128,15 +145,17 @@ impl<P: Protocol> Server<P> {
     /// Listens, and serves the database from now on.
     ///
     /// # Errors
-    /// An address is not one of this machine and nothing allows it, or cannot be listened to.
+    /// An address is not one of this machine and nothing allows it, or cannot be listened to; or the certificate cannot be used.
     pub fn start(database: Database<P>, options: Options) -> Result<Self, ServerError> {
         let registry = Registry::new(options.max_connections, options.max_unauthenticated);
         let stopper = Stopper(registry.clone());
+        let admission = Arc::new(Admission::new(&options)?);
         let doors = listen::doors(&options)?;
         listen::allow_files(options.max_connections);
         let no_thread = |error| ServerError::System(format!("silent clients cannot be waited for: {error}"));
         let (threads, silent) = (Threads::default(), Silent::new().map_err(no_thread)?);
-        let shared = Arc::new(Shared { database, options, registry, threads, silent, failures: Failures::default() });
+        let failures = Failures::default();
+        let shared = Arc::new(Shared { database, options, registry, threads, silent, failures, admission });
         let watcher = Some(silent::start(&shared).map_err(no_thread)?);
         let mut server = Self {
             shared: Some(shared.clone()),
@@ -171,6 +190,11 @@ impl<P: Protocol> Server<P> {
         self.stopper.clone()
     }
 
+    /// What gives it other rules and another certificate.
+    pub fn reloader(&self) -> Option<Reloader> {
+        self.shared.as_ref().map(|shared| Reloader::of(&shared.admission))
+    }
+
     /// Waits until it was stopped and all sessions have ended. The answer is the database, which nothing uses then.
     pub fn wait(mut self) -> Option<Database<P>> {
         self.stopper.0.wait_for_stop();
@@ -180,8 +204,10 @@ impl<P: Protocol> Server<P> {
     fn end(&mut self) -> Option<Database<P>> {
         let shared = self.shared.take()?;
         self.acceptors.drain(..).for_each(Acceptor::end);
+        let grace = shared.database.sql_database().configured_time("shutdown_grace");
+        let grace = grace.unwrap_or(shared.options.shutdown_grace);
         self.http = None;
-        self.stopper.0.wait_for_sessions(shared.options.shutdown_grace);
+        self.stopper.0.wait_for_sessions(grace);
         shared.silent.end();
         shared.threads.end();
         // A panic there was reported where it came from.

@@ -38,7 +38,7 @@ pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
         if is_of_this_machine(address.ip()) {
             continue;
         }
-        if !options.allows_plain_text_on_the_network {
+        if options.tls.is_none() && !options.allows_plain_text_on_the_network {
             return Err(ServerError::PlainTextOnTheNetwork(*address));
         }
         if matches!(options.credentials, Credentials::Trust) {
@@ -77,7 +77,8 @@ pub(crate) fn allow_files(clients: usize) {
     }
 }
 
-fn is_of_this_machine(address: IpAddr) -> bool {
+/// Whether only this machine reaches the address.
+pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
@@ -101,9 +102,9 @@ impl Door {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                Ok(Socket::Tcp(stream))
+                Ok(Socket::tcp(stream))
             }
-            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
+            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Socket::unix(stream)),
         }
     }
 }

@@ -42,7 +42,8 @@ pub(crate) struct Counts {
 }
 
 struct Admitted {
-    role: String,
+    /// The number of its role, which may be called otherwise since.
+    role: i64,
     key: Vec<u8>,
     cancel: CancelHandle,
 }
@@ -232,7 +233,7 @@ impl Place {
     /// There are as many sessions as may be, or the role has as many as it may have.
     pub(crate) fn admit(
         &self,
-        (role, limit): (&str, Option<usize>),
+        (role, name, limit): (i64, &str, Option<usize>),
         key: &[u8],
         cancel: CancelHandle,
     ) -> Result<(), SqlError> {
@@ -243,10 +244,10 @@ impl Place {
         }
         let is_own = |entry: &&Entry| entry.admitted.as_ref().is_some_and(|admitted| admitted.role == role);
         if limit.is_some_and(|limit| state.entries.values().filter(is_own).count() >= limit) {
-            return refused(format!("too many connections for role \"{role}\""));
+            return refused(format!("too many connections for role \"{name}\""));
         }
         if let Some(entry) = state.entries.get_mut(&self.number) {
-            entry.admitted = Some(Admitted { role: role.to_owned(), key: key.to_vec(), cancel });
+            entry.admitted = Some(Admitted { role, key: key.to_vec(), cancel });
             state.admitted += 1;
         }
         drop(state);

@@ -153,7 +153,8 @@ pub(crate) fn begin<P: Protocol>(
     socket: &Arc<Socket>,
     place: &Arc<Place>,
 ) -> Result<Session<P>, End> {
-    let mut newcomer = Newcomer::new(socket, place, &shared.options);
+    let timeout = shared.database.sql_database().configured_time("authentication_timeout");
+    let mut newcomer = Newcomer::new(socket, place, timeout.unwrap_or(shared.options.authentication_timeout));
     let admitted = newcomer.admit(shared);
     let (incoming, answers) = (std::mem::take(&mut newcomer.incoming), std::mem::take(&mut newcomer.answers));
     let mut wire = Wire { socket: socket.clone(), incoming, answers, is_gone: false, longest_wait: None };

@@ -1,25 +1,31 @@
 //! What comes before the first statement: what is spoken, who the client is, and what it is told of the server.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use polychron::Protocol;
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_sql::{Connection, DATABASE, LogIn, ROLE, SqlError, SqlState, Verifier};
 
+use crate::Shared;
+use crate::admission::Admission;
 use crate::answers::Answers;
 use crate::credentials::{Credentials, Password};
 use crate::error::End;
 use crate::failures::{self, Failures};
-use crate::frames::{Incoming, LONGEST_AT_FIRST};
+use crate::frames::{Cut, Incoming, LONGEST_AT_FIRST, cut};
 use crate::messages::Content;
 use crate::registry::{KEY, Place};
-use crate::scram::{Exchange, Failure, MECHANISM};
+use crate::rules::Method;
+use crate::scram::{BOUND_MECHANISM, Channel, Exchange, Failure, MECHANISM};
 use crate::socket::Socket;
-use crate::{Options, Shared};
+use crate::tls::Secured;
 
 const CANCEL: i32 = 80_877_102;
 const TLS: i32 = 80_877_103;
 const GSS: i32 = 80_877_104;
+/// The first byte of TLS, which is none of a length.
+const HANDSHAKE: u8 = 0x16;
 /// The newest version that is spoken: 3.2.
 const NEWEST: i32 = 3 << 16 | 2;
 
@@ -35,6 +41,18 @@ struct Startup {
     version: i32,
 }
 
+impl Startup {
+    /// The database that it asks for: without a name, that which is called as its role.
+    fn database(&self) -> &str {
+        self.database.as_deref().unwrap_or(&self.user)
+    }
+}
+
+/// Whether this is a name of the database for a client of this role.
+pub(crate) fn is_database(name: &str, role: &str) -> bool {
+    name == DATABASE || name == ROLE || name == role
+}
+
 /// A client that has not shown who it is.
 pub(crate) struct Newcomer<'s> {
     pub(crate) socket: &'s Arc<Socket>,
@@ -46,42 +64,64 @@ pub(crate) struct Newcomer<'s> {
 }
 
 impl<'s> Newcomer<'s> {
-    pub(crate) fn new(socket: &'s Arc<Socket>, place: &'s Place, options: &Options) -> Self {
+    pub(crate) fn new(socket: &'s Arc<Socket>, place: &'s Place, timeout: Duration) -> Self {
         let clock = SystemClock::new();
-        let time = u64::try_from(options.authentication_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let time = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = clock.now_ns().saturating_add(time);
         Self { socket, place, incoming: Incoming::default(), answers: Answers::default(), clock, deadline_ns }
     }
 
     /// Waits for a frame, within the time that is left for all of them.
     fn fill(&mut self, head: usize) -> Result<(), End> {
+        loop {
+            match cut(self.incoming.waiting(), head, LONGEST_AT_FIRST) {
+                Cut::Whole(_) => return Ok(()),
+                Cut::Wrong => return Err(End::violation("invalid message length")),
+                Cut::More => self.read()?,
+            }
+        }
+    }
+
+    /// Reads more. What comes byte by byte has no more time than what comes at once.
+    fn read(&mut self) -> Result<(), End> {
         let left = self.deadline_ns.saturating_sub(self.clock.now_ns());
         if left == 0 {
             return Err(End::Gone);
         }
         self.socket.set_read_timeout(Some(Duration::from_nanos(left)))?;
-        // A frame that comes byte by byte has the time of one read for each at most, and not more than the client's in all.
+        if self.incoming.read(self.socket)? { Ok(()) } else { Err(End::Gone) }
+    }
+
+    /// Lets time pass, unless the client goes or is sent away.
+    fn pause(&mut self, time: Duration) -> Result<(), End> {
+        let until = self.clock.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         loop {
-            if crate::frames::cut(self.incoming.waiting(), head, LONGEST_AT_FIRST) != crate::frames::Cut::More {
-                return if self.incoming.fill(self.socket, head, LONGEST_AT_FIRST)? { Ok(()) } else { Err(End::Gone) };
+            let left = until.min(self.deadline_ns).saturating_sub(self.clock.now_ns());
+            if left == 0 {
+                return if until < self.deadline_ns { Ok(()) } else { Err(End::Gone) };
             }
-            if self.clock.now_ns() >= self.deadline_ns || !self.incoming.read(self.socket)? {
-                return Err(End::Gone);
+            if self.incoming.waiting().len() > LONGEST_AT_FIRST {
+                return Err(End::violation("the client goes on before it was asked"));
+            }
+            self.socket.set_read_timeout(Some(Duration::from_nanos(left)))?;
+            match self.incoming.read(self.socket) {
+                Ok(true) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                _ => return Err(End::Gone),
             }
         }
     }
 
     /// Goes through the start of a connection. `None`: it was no session.
     pub(crate) fn admit<P: Protocol>(&mut self, shared: &Shared<P>) -> Result<Option<Connection<P>>, End> {
-        let Some(startup) = self.startup()? else { return Ok(None) };
+        let Some(startup) = self.startup(&shared.admission)? else { return Ok(None) };
         if startup.version > NEWEST || !startup.unknown.is_empty() {
             let unknown: Vec<_> = startup.unknown.iter().map(String::as_str).collect();
             self.answers.negotiate(startup.version.min(NEWEST), &unknown);
         }
-        let log_in = self.authenticate(shared, &startup.user)?;
-        let is_own = |name: &str| name == DATABASE || name == ROLE || name == startup.user;
-        if startup.database.as_deref().is_some_and(|name| !is_own(name)) {
-            let message = format!("database \"{}\" does not exist", startup.database.unwrap_or_default());
+        let log_in = self.authenticate(shared, &startup)?;
+        if !is_database(startup.database(), &startup.user) {
+            let message = format!("database \"{}\" does not exist", startup.database());
             return Err(End::fatal(SqlState::UNDEFINED_DATABASE, message));
         }
         if !log_in.may_connect() {
@@ -97,7 +137,7 @@ impl<'s> Newcomer<'s> {
         let mut key = [0; KEY];
         getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
         let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };
-        let role = (&*startup.user, log_in.connection_limit());
+        let role = (log_in.number(), &*startup.user, log_in.connection_limit());
         self.place.admit(role, key, connection.cancel_handle()).map_err(End::Fatal)?;
         crate::watching::introduce(&mut connection, self.place, self.socket);
         for (name, value) in connection.reported_parameters() {
@@ -110,10 +150,15 @@ impl<'s> Newcomer<'s> {
     }
 
     /// The client's first message that begins a session.
-    fn startup(&mut self) -> Result<Option<Startup>, End> {
-        let (mut asked_tls, mut asked_gss) = (false, false);
+    fn startup(&mut self, admission: &Admission) -> Result<Option<Startup>, End> {
+        let is_direct = self.begins_with_tls(admission)?;
+        let (mut asked_tls, mut asked_gss) = (is_direct, is_direct);
         loop {
             self.fill(0)?;
+            if is_direct && !self.socket.secured().is_some_and(Secured::is_named) {
+                let message = "received direct SSL connection request without ALPN protocol negotiation extension";
+                return Err(End::violation(message));
+            }
             let frame = self.incoming.take(0, LONGEST_AT_FIRST);
             let mut content = Content(frame.content);
             match content.int4().map_err(End::Fatal)? {
@@ -123,7 +168,7 @@ impl<'s> Newcomer<'s> {
                     }
                     return Ok(None);
                 }
-                TLS if !std::mem::replace(&mut asked_tls, true) => self.socket.write_all(b"N")?,
+                TLS if !std::mem::replace(&mut asked_tls, true) => asked_gss |= self.answer_tls(admission)?,
                 GSS if !std::mem::replace(&mut asked_gss, true) => self.socket.write_all(b"N")?,
                 version if version >> 16 == 3 => return startup(version, content).map(Some).map_err(End::Fatal),
                 version => {
@@ -135,13 +180,52 @@ impl<'s> Newcomer<'s> {
         }
     }
 
+    /// Begins TLS where the client does without asking.
+    fn begins_with_tls(&mut self, admission: &Admission) -> Result<bool, End> {
+        let Some(tls) = admission.tls(self.socket) else { return Ok(false) };
+        while self.incoming.waiting().is_empty() {
+            self.read()?;
+        }
+        let is_direct = self.incoming.waiting()[0] == HANDSHAKE;
+        if is_direct {
+            let early = self.incoming.take_all();
+            self.socket.secure(&tls.current(), &early)?;
+        }
+        Ok(is_direct)
+    }
+
+    /// Answers a request for TLS; whether it begins.
+    fn answer_tls(&mut self, admission: &Admission) -> Result<bool, End> {
+        let Some(tls) = admission.tls(self.socket) else {
+            self.socket.write_all(b"N")?;
+            return Ok(false);
+        };
+        // It would count as encrypted, and anybody between may have put it there.
+        if !self.incoming.waiting().is_empty() {
+            return Err(End::violation("received unencrypted data after SSL request"));
+        }
+        self.socket.write_all(b"S")?;
+        self.socket.secure(&tls.current(), &[])?;
+        Ok(true)
+    }
+
     /// Has the client show that it is a role, which may connect.
-    fn authenticate<P: Protocol>(&mut self, shared: &Shared<P>, user: &str) -> Result<LogIn, End> {
+    fn authenticate<P: Protocol>(&mut self, shared: &Shared<P>, startup: &Startup) -> Result<LogIn, End> {
+        let user = &*startup.user;
+        let method = shared.admission.method(self.socket, startup.database(), user).map_err(End::Fatal)?;
         let known = shared.database.sql_log_in(user).map_err(End::Fatal)?;
-        if let Credentials::Password(password) = &shared.options.credentials
-            && !self.socket.is_of_own_account()
-        {
-            self.check_password(password, known.as_ref(), user, &shared.failures)?;
+        let is_own = self.socket.is_of_own_account();
+        match (&shared.options.credentials, method) {
+            (_, Method::Trust) => {}
+            (_, Method::Peer | Method::PeerOrScram) if is_own => {}
+            (Credentials::Password(password), Method::Scram | Method::PeerOrScram) => {
+                self.check_password(password, known.as_ref(), user, &shared.failures)?;
+            }
+            (_, Method::Certificate) => self.check_certificate(user)?,
+            _ => {
+                let message = format!("Peer authentication failed for user \"{user}\"");
+                return Err(End::fatal(SqlState::INVALID_AUTHORIZATION, message));
+            }
         }
         let Some(known) = known else {
             return Err(End::fatal(SqlState::INVALID_AUTHORIZATION, format!("role \"{user}\" does not exist")));
@@ -152,6 +236,18 @@ impl<'s> Newcomer<'s> {
         }
         self.answers.authentication(0, &[]);
         Ok(known)
+    }
+
+    /// Compares the role with the certificate that the client has shown.
+    fn check_certificate(&self, user: &str) -> Result<(), End> {
+        let refused = |message| Err(End::fatal(SqlState::INVALID_AUTHORIZATION, message));
+        match self.socket.secured() {
+            Some(secured) if secured.common_name().as_deref() == Some(user) => Ok(()),
+            Some(secured) if secured.has_certificate() => {
+                refused(format!("certificate authentication failed for user \"{user}\""))
+            }
+            _ => refused("connection requires a valid client certificate".to_owned()),
+        }
     }
 
     /// A role that is not there, or has no valid password, is asked as others are and costs as much.
@@ -167,36 +263,47 @@ impl<'s> Newcomer<'s> {
             known => known.and_then(LogIn::verifier).and_then(Verifier::parse),
         };
         let is_known = own.is_some();
+        let address = self.socket.address();
+        self.pause(address.map_or(Duration::ZERO, |address| failures.left(address)))?;
         let verifier = own.unwrap_or_else(|| Verifier::of_nobody(&first.secret, user));
         let is_shown = self.exchange(&verifier)?;
-        let address = self.socket.address();
         if is_shown && is_known {
             address.into_iter().for_each(|address| failures.forget(address));
             return Ok(());
         }
-        let penalty = address.map_or(failures::FIRST, |address| failures.note(address));
-        std::thread::sleep(penalty);
+        match address {
+            Some(address) => failures.note(address),
+            None => self.pause(failures::FIRST)?,
+        }
         Err(End::fatal(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\"")))
     }
 
     /// Whether the client knows the password.
     fn exchange(&mut self, verifier: &Verifier) -> Result<bool, End> {
-        self.answers.authentication(10, &[MECHANISM.as_bytes(), &[0, 0]].concat());
+        let socket = self.socket.clone();
+        let end_point = socket.secured().and_then(Secured::end_point);
+        let bound = end_point.map(|_| BOUND_MECHANISM);
+        let offered: String = bound.into_iter().chain([MECHANISM]).map(|name| format!("{name}\0")).collect();
+        self.answers.authentication(10, format!("{offered}\0").as_bytes());
         self.answers.write(self.socket)?;
         let first = self.response()?;
         let mut content = Content(&first);
-        if content.text().map_err(End::Fatal)? != MECHANISM {
-            return Err(End::violation("client selected an invalid SASL authentication mechanism"));
-        }
+        let channel = match (content.text().map_err(End::Fatal)?, end_point) {
+            (MECHANISM, None) => Channel::None,
+            (MECHANISM, Some(_)) => Channel::Offered,
+            (BOUND_MECHANISM, Some(hash)) => Channel::Bound(hash),
+            _ => return Err(End::violation("client selected an invalid SASL authentication mechanism")),
+        };
         let first = content.value().and_then(|first| content.end().map(|()| first)).map_err(End::Fatal)?;
-        let (exchange, answer) = Exchange::begin(verifier, text_of(first.unwrap_or_default())?).map_err(malformed)?;
+        let first = text_of(first.unwrap_or_default())?;
+        let (exchange, answer) = Exchange::begin(verifier, channel, first).map_err(failed)?;
         self.answers.authentication(11, answer.as_bytes());
         self.answers.write(self.socket)?;
         let last = self.response()?;
         match exchange.finish(text_of(&last)?) {
             Ok(answer) => self.answers.authentication(12, answer.as_bytes()),
             Err(Failure::Wrong) => return Ok(false),
-            Err(other) => return Err(malformed(other)),
+            Err(other) => return Err(failed(other)),
         }
         Ok(true)
     }
@@ -212,9 +319,18 @@ impl<'s> Newcomer<'s> {
     }
 }
 
-fn malformed(failure: Failure) -> End {
-    let what = if let Failure::Malformed(what) = failure { what } else { "no proof" };
-    End::violation(format!("malformed SCRAM message: {what}"))
+fn failed(failure: Failure) -> End {
+    let refused = |message| SqlError::new(SqlState::INVALID_AUTHORIZATION, message);
+    match failure {
+        Failure::Malformed(what) => End::violation(format!("malformed SCRAM message: {what}")),
+        Failure::Wrong => End::violation("malformed SCRAM message: no proof"),
+        Failure::Elsewhere => End::Fatal(refused("SCRAM channel binding check failed")),
+        Failure::Downgraded => {
+            End::Fatal(refused("SCRAM channel binding negotiation error").with_detail(
+                "The client supports channel binding, and takes it that the server does not, which it does.",
+            ))
+        }
+    }
 }
 
 fn text_of(bytes: &[u8]) -> Result<&str, End> {

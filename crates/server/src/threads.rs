@@ -4,7 +4,6 @@
 //! as clients that are not silent, and those that had nothing to do for some seconds end.
 
 use std::collections::VecDeque;
-use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -165,7 +164,7 @@ fn perform<P: Protocol>(shared: &Arc<Shared<P>>, task: Task<P>) {
         answers.fatal(&error);
         let _ = answers.write(&socket);
     }
-    socket.shut_down(Shutdown::Both);
+    socket.end();
     // Now the server need not wait for it.
     drop(place);
 }

@@ -5,7 +5,7 @@ pub(crate) use system::Watch;
 #[cfg(target_os = "linux")]
 mod system {
     use std::io;
-    use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+    use std::os::fd::{AsFd as _, OwnedFd};
 
     use polychron_base::clock::Duration;
     use rustix::buffer::spare_capacity;
@@ -19,13 +19,6 @@ mod system {
     const WAKE: u64 = u64::MAX;
     /// How many sockets are told at once.
     const EVENTS: usize = 256;
-
-    fn descriptor(socket: &Socket) -> BorrowedFd<'_> {
-        match socket {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
-    }
 
     /// Sockets that one thread waits for.
     #[derive(Debug)]
@@ -47,12 +40,12 @@ mod system {
             let data = EventData::new_u64(u64::from(number.unsigned_abs()));
             // Told once: what is told is taken over before its thread reads.
             let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT;
-            Ok(epoll::add(&self.sockets, descriptor(socket), data, flags)?)
+            Ok(epoll::add(&self.sockets, socket.as_fd(), data, flags)?)
         }
 
         pub(crate) fn remove(&self, socket: &Socket) {
             // A socket that is not watched needs no more.
-            let _ = epoll::delete(&self.sockets, descriptor(socket));
+            let _ = epoll::delete(&self.sockets, socket.as_fd());
         }
 
         /// Has a wait end.

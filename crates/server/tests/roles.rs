@@ -50,6 +50,13 @@ fn each_role_has_its_password() {
     admin.batch_execute("REVOKE SELECT ON seen FROM app").unwrap();
     assert_eq!(code(app.query(&read, &[])), "42501");
     assert_eq!(code(log_in(&server, "app", "own")), "53300", "it has one session already");
+    // Sessions are the role's, whatever it is called.
+    admin
+        .batch_execute("ALTER ROLE app RENAME TO renamed; CREATE ROLE app LOGIN PASSWORD 'own' CONNECTION LIMIT 1")
+        .unwrap();
+    assert_eq!(code(log_in(&server, "renamed", "own")), "53300");
+    drop(log_in(&server, "app", "own").unwrap());
+    admin.batch_execute("DROP ROLE app; ALTER ROLE renamed RENAME TO app").unwrap();
     drop(app);
     admin
         .batch_execute("ALTER ROLE app CONNECTION LIMIT -1; REVOKE CONNECT ON DATABASE polychron FROM PUBLIC")

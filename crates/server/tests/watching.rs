@@ -164,7 +164,16 @@ fn bad_requests_are_refused() {
     assert_eq!(ask(address, "GET /metrics HTTP/1.1\r\n\r\n").0, 400);
     assert_eq!(get(address, "/nothing").0, 404);
     assert_eq!(get(address, "/end").0, 405);
-    for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE"] {
+    // HEAD is answered as GET, without what would follow.
+    for path in ["/", "/health", "/metrics"] {
+        let (status, content) = ask(address, &format!("HEAD {path} HTTP/1.1\r\n{host}\r\n"));
+        assert_eq!((status, content.as_str()), (200, ""), "{path}");
+    }
+    for path in ["/events", "/nothing"] {
+        let (status, content) = ask(address, &format!("HEAD {path} HTTP/1.1\r\n{host}\r\n"));
+        assert!(status >= 400 && content.is_empty(), "{path}: {status} {content}");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"] {
         assert_eq!(ask(address, &format!("{method} /metrics HTTP/1.1\r\n{host}\r\n")).0, 405, "{method}");
     }
     assert_eq!(ask(address, &format!("GET / HTTP/1.1\r\n{host}X: {}\r\n\r\n", "x".repeat(20_000))).0, 431);

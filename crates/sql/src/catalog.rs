@@ -12,6 +12,7 @@ use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, 
 use serde::{Deserialize, Serialize};
 
 use crate::computed::{Computed, Rule};
+use crate::configured::Configured;
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, Path};
 use crate::procedures::Procedure;
@@ -403,6 +404,9 @@ pub(crate) trait Source: crate::watch::Live + Send + Sync {
 
     /// A sequence of this definition, which has given out nothing that the database does not know of.
     fn new_sequence(&self, name: &Name, definition: SequenceDefinition) -> Arc<Sequence>;
+
+    /// What is configured.
+    fn configured(&self) -> Arc<Configured>;
 
     /// Up to where values of a sequence may have been given out.
     fn granted(&self, sequence: i64) -> Result<Option<i64>, SqlError>;

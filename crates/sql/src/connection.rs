@@ -9,14 +9,14 @@ use sqlparser::ast;
 
 use crate::control::{Control, Modes};
 use crate::database::SqlDatabase;
-use crate::datum::{Datum, OwnedDatum};
-use crate::define::{LOCK_TIMEOUT, let_others_define, shown_time};
+use crate::datum::Datum;
+use crate::define::{LOCK_TIMEOUT, let_others_define};
 use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
 use crate::names::{Path, temporary_schema};
 use crate::outcome::{Notice, Outcome};
-use crate::parameters::{ClientSettings, shown_name};
+use crate::parameters::ClientSettings;
 use crate::parking::Workers;
 use crate::parse::Command;
 use crate::plan::Plan;
@@ -126,7 +126,7 @@ impl<P: Protocol> Connection<P> {
             path,
             acts_on_commit,
         };
-        own.keep_as_initial();
+        own.take_configuration();
         own.slot.activity.set_settings(&own.settings());
         Ok(own)
     }
@@ -369,6 +369,7 @@ impl<P: Protocol> Connection<P> {
             self.check_not_failed()?;
         }
         match control {
+            Some(Control::Ask(calls)) => self.run_calls(&calls, parameters).map_err(|error| self.fail(error)),
             Some(control) => self.control(control),
             None => match self.set(statement) {
                 Some(set) => set,
@@ -508,6 +509,7 @@ impl<P: Protocol> Connection<P> {
                 Ok(Outcome::tagged("SET"))
             }
             Control::Show(name) => self.show(&name),
+            Control::Ask(_) => Err(SqlError::internal("calls have parameters")),
         }
     }
 
@@ -542,35 +544,6 @@ impl<P: Protocol> Connection<P> {
     fn outside_of_block(&mut self, statement: &str) -> SqlError {
         let message = format!("{statement} can only be used in transaction blocks");
         self.session.fail(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message).into())
-    }
-
-    fn show(&mut self, name: &str) -> Result<Outcome, SqlError> {
-        let value = match name {
-            "transaction_isolation" => "serializable".to_owned(),
-            "transaction_read_only" if self.session.is_read_only() => "on".to_owned(),
-            "transaction_read_only" => "off".to_owned(),
-            "search_path" => crate::names::shown_path(&self.path.schemas),
-            _ => {
-                let mut settings = self.settings();
-                if let Some((is_first, values)) = settings.choice(name) {
-                    values[usize::from(!*is_first)].to_owned()
-                } else if let Some(time) = settings.time(name) {
-                    shown_time(*time)
-                } else if let Some(value) = self.parameter(name) {
-                    value
-                } else {
-                    let message = format!("unrecognized configuration parameter \"{name}\"");
-                    return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
-                }
-            }
-        };
-        let rows = vec![vec![OwnedDatum::Text(value.into())]];
-        Ok(Outcome {
-            count: 1,
-            columns: vec![(shown_name(name).to_owned(), Type::Text)],
-            rows,
-            ..Outcome::tagged("SHOW")
-        })
     }
 }
 

@@ -4,6 +4,7 @@ use sqlparser::ast::{self, TransactionAccessMode, TransactionMode};
 
 use crate::bind::folded;
 use crate::error::SqlError;
+use crate::session_functions::SessionCall;
 
 /// What a transaction is begun with. Each isolation level is accepted, and serializable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) enum Control {
     /// What transactions begin with that say nothing.
     SetSession(Modes),
     Show(String),
+    /// Calls that change what holds for the session or the server.
+    Ask(Vec<SessionCall>),
 }
 
 impl Control {
@@ -66,6 +69,10 @@ impl Control {
                     _ => Self::Show(words.join(".")),
                 }
             }
+            S::Query(query) => match SessionCall::all(query) {
+                Some(calls) => Self::Ask(calls),
+                None => return Ok(None),
+            },
             S::StartTransaction { .. } | S::Commit { .. } | S::Set(ast::Set::SetTransaction { .. }) => {
                 return Err(SqlError::unsupported(format!("the statement {statement}")));
             }

@@ -12,6 +12,7 @@ use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::new_number;
 
 use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
+use crate::configured::{Configured, Holder};
 use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
@@ -40,6 +41,8 @@ pub struct SqlDatabase<P: Protocol> {
     pending: Mutex<HashMap<Name, Option<Object>>>,
     /// The last number that a sequence or a table was given.
     last_number: Mutex<i64>,
+    /// What is configured.
+    pub(crate) configured: Holder,
     this: Weak<Self>,
 }
 
@@ -55,9 +58,21 @@ impl<P: Protocol> SqlDatabase<P> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
             let (versions, catalog) = (Versions::new(first.version).into(), RwLock::new(Arc::new(first)));
-            let (gates, shortage, made, describing, pending, last_number) = Default::default();
-            let this = this.clone();
-            Self { protocol, catalog, versions, gates, shortage, made, describing, pending, last_number, this }
+            let (gates, shortage, made, describing, pending) = Default::default();
+            let (last_number, configured, this) = (Mutex::default(), Default::default(), this.clone());
+            Self {
+                protocol,
+                catalog,
+                versions,
+                gates,
+                shortage,
+                made,
+                describing,
+                pending,
+                last_number,
+                configured,
+                this,
+            }
         })
     }
 
@@ -367,6 +382,10 @@ impl<P: Protocol> SqlDatabase<P> {
 }
 
 impl<P: Protocol> Source for SqlDatabase<P> {
+    fn configured(&self) -> Arc<Configured> {
+        self.configured.get()
+    }
+
     fn names(&self) -> Result<Vec<Name>, SqlError> {
         let mut names = Vec::new();
         if !self.catalog().knows_all()

@@ -8,7 +8,7 @@ use polychron_base::clock::Duration;
 use polychron_engine::{Protocol, limits};
 use sqlparser::ast;
 
-use crate::bind::{NewTable, folded};
+use crate::bind::NewTable;
 use crate::catalog::{Catalog, Object};
 use crate::connection::Connection;
 use crate::control::Modes;
@@ -19,8 +19,7 @@ use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
 use crate::procedures;
 use crate::sequences::Drawn;
-use crate::session::{Expected, PARK_AFTER, Then};
-use crate::settings::Settings;
+use crate::session::{Expected, Then};
 use crate::statement::{Action, Definition, NewObject, Source, Statement};
 use crate::types::Type;
 
@@ -72,74 +71,6 @@ impl Schemas {
 
 /// Tables by their names, and what fills them.
 type Made = (Vec<(Name, Object)>, Vec<Plan>);
-
-/// The time that a setting is given: `None` for 0, which means without end.
-fn duration(name: &str, text: &str) -> Result<Option<Duration>, SqlError> {
-    if text == "default" {
-        return Ok(match name {
-            "lock_timeout" => Some(LOCK_TIMEOUT),
-            "park_after" => Some(PARK_AFTER),
-            _ => None,
-        });
-    }
-    if name == "park_after" && text == "off" {
-        return Ok(None);
-    }
-    let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    let invalid = || wrong(format!("invalid value for parameter \"{name}\": \"{text}\""));
-    let unit_at = text.find(|it: char| !matches!(it, '0'..='9' | '.' | '-' | '+')).unwrap_or(text.len());
-    let unit = match text[unit_at..].trim() {
-        "us" => 0.001,
-        "" | "ms" => 1.0,
-        "s" => 1e3,
-        "min" => 6e4,
-        "h" => 3.6e6,
-        "d" => 8.64e7,
-        _ => {
-            let hint = "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".";
-            return Err(invalid().with_hint(hint));
-        }
-    };
-    let number: f64 = text[..unit_at].parse().map_err(|_| invalid())?;
-    let millis = (number * unit).round_ties_even();
-    if !(0.0..=f64::from(i32::MAX)).contains(&millis) {
-        let range = format!("{millis} ms is outside the valid range for parameter \"{name}\" (0 .. 2147483647)");
-        return Err(wrong(range));
-    }
-    Ok((millis > 0.0).then(|| Duration::from_millis(millis as u64)))
-}
-
-/// Which of two values a setting is given.
-fn chosen(value: &str, values: [&str; 2]) -> Option<bool> {
-    match value {
-        "true" | "yes" | "1" if values[0] == "on" => Some(true),
-        "false" | "no" | "0" if values[0] == "on" => Some(false),
-        value if value == values[0] => Some(true),
-        value if value == values[1] => Some(false),
-        _ => None,
-    }
-}
-
-/// The schemas of a path that is set.
-fn path_of(values: &[ast::Expr]) -> Result<Vec<String>, SqlError> {
-    let name = |value: &ast::Expr| match value {
-        ast::Expr::Identifier(name) => Ok(folded(name)),
-        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(name), .. }) => Ok(name.clone()),
-        other => Err(SqlError::unsupported(format!("the schema {other} in search_path"))),
-    };
-    match values {
-        [ast::Expr::Identifier(word)] if word.quote_style.is_none() && folded(word) == "default" => Ok(Path::initial()),
-        values => values.iter().map(name).collect(),
-    }
-}
-
-/// A time as PostgreSQL shows it: in the largest unit of which it is a multiple.
-pub(crate) fn shown_time(time: Option<Duration>) -> String {
-    let millis = time.map_or(0, |time| time.as_millis());
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")];
-    let fitting = units.iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
-    fitting.map_or_else(|| "0".to_owned(), |(unit, name)| format!("{}{name}", millis / unit))
-}
 
 impl<P: Protocol> Connection<P> {
     /// The objects as the session sees them, with what its transaction has defined.
@@ -257,71 +188,31 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Changes settings as SET does, or SET LOCAL.
-    fn change(&mut self, is_local: bool, change: impl Fn(&mut Settings)) -> Outcome {
-        if is_local && !self.session.is_explicit() {
-            let message = "SET LOCAL can only be used in transaction blocks";
-            let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
-            return Outcome { notices, ..Outcome::tagged("SET") };
-        }
-        self.change_settings(is_local, change);
-        Outcome::tagged("SET")
-    }
-
-    /// Does what SET says of constraints, replays and time-outs; of nothing else.
+    /// Does what SET says of constraints and of settings; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
             return None;
         };
         let is_local = *scope == Some(ast::ContextModifier::Local);
-        if variable.to_string().eq_ignore_ascii_case("search_path") {
-            if is_local && !self.session.is_explicit() {
-                return Some(Ok(self.change(true, |_| {})));
-            }
-            return Some(path_of(values).map(|schemas| self.set_path(is_local, schemas, "SET")));
+        let name = crate::settings::name_of(variable);
+        if name != "constraints" {
+            let set = self.set_written(&name, values, is_local);
+            return Some(set.map_err(|error| self.fail(error)));
         }
         let words: Vec<_> = values.iter().map(|value| value.to_string().trim_matches('\'').to_lowercase()).collect();
-        match (variable.to_string().to_lowercase().as_str(), &words[..]) {
-            ("constraints", [names @ .., how]) if how == "deferred" || how == "immediate" => {
-                let names: &[_] = if names == ["all"] { &[] } else { names };
-                self.session.drawn().set_deferred(names, how == "deferred");
-                if !self.session.is_explicit() {
-                    let message = "SET CONSTRAINTS can only be used in transaction blocks";
-                    let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
-                    return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
-                }
-                if let Some(script) = self.session.script() {
-                    script.runs_once = true;
-                }
-                let checked = if how == "immediate" { self.session.check_due(&self.zone) } else { Ok(()) };
-                Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
-            }
-            (name, [value]) if self.settings().choice(name).is_some() => {
-                let wanted = self.settings().choice(name).and_then(|(_, values)| chosen(value, values));
-                let Some(wanted) = wanted else {
-                    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-                    return Some(Err(self.fail(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))));
-                };
-                Some(Ok(self.change(is_local, |settings| {
-                    settings.choice(name).into_iter().for_each(|(it, _)| *it = wanted);
-                })))
-            }
-            (name, [time]) if self.settings().time(name).is_some() => {
-                let time = match duration(name, time) {
-                    Ok(time) => time,
-                    Err(error) => return Some(Err(self.fail(error))),
-                };
-                Some(Ok(self.change(is_local, |settings| settings.time(name).into_iter().for_each(|it| *it = time))))
-            }
-            (name, _) if crate::parameters::is_known(name) => Some(self.set_client(name, values, is_local)),
-            _ => None,
+        let [names @ .., how] = &words[..] else { return None };
+        let names: &[_] = if names == ["all"] { &[] } else { names };
+        self.session.drawn().set_deferred(names, how == "deferred");
+        if !self.session.is_explicit() {
+            let message = "SET CONSTRAINTS can only be used in transaction blocks";
+            let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
+            return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
         }
-    }
-
-    fn set_path(&mut self, is_local: bool, schemas: Vec<String>, tag: &'static str) -> Outcome {
-        let path = Arc::new(Path { schemas, ..Path::clone(&self.path) });
-        self.change_settings(is_local, |settings| settings.path = path.clone());
-        Outcome::tagged(tag)
+        if let Some(script) = self.session.script() {
+            script.runs_once = true;
+        }
+        let checked = if how == "immediate" { self.session.check_due(&self.zone) } else { Ok(()) };
+        Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
     }
 
     fn make(&mut self, mut definition: Definition) -> Result<(), SqlError> {

@@ -63,6 +63,8 @@ states! {
     CHARACTER_NOT_IN_REPERTOIRE "22021" "Bytes that are no text in UTF-8.";
     DIVISION_BY_ZERO "22012" "A division by zero.";
     INVALID_ESCAPE_SEQUENCE "22025" "A pattern ends with its escape character.";
+    NULL_NOT_ALLOWED "22004" "An argument is NULL that must not be.";
+    INVALID_NAME "42602" "No name that this may have.";
     INVALID_PARAMETER_VALUE "22023" "An argument or a setting has no such value.";
     SEQUENCE_LIMIT "2200H" "A sequence has no more numbers.";
     INVALID_ROW_COUNT_IN_LIMIT "2201W" "A negative LIMIT.";
@@ -121,6 +123,7 @@ states! {
     PROGRAM_LIMIT_EXCEEDED "54000" "Beyond one of the limits: a row, a key, a list.";
     STATEMENT_TOO_COMPLEX "54001" "Nested too deeply.";
     TOO_MANY_COLUMNS "54011" "More columns than a table may have.";
+    CONFIG_FILE "F0000" "A file of the configuration is wrong.";
     CANNOT_CHANGE "55P02" "The setting is what it is.";
     NOT_IN_PREREQUISITE_STATE "55000" "The object is not ready for this.";
     LOCK_NOT_AVAILABLE "55P03" "Other transactions use the table, for longer than was to be waited.";

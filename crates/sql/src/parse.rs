@@ -15,6 +15,7 @@ use crate::cursors::CursorCommand;
 use crate::error::{SqlError, SqlState};
 use crate::gaps::AlterSequence;
 use crate::roles::RoleCommand;
+use crate::session_functions::SessionCall;
 
 /// How deeply expressions and queries may nest. The parser, the binder and the evaluation go down as deep.
 const DEPTH: usize = 200;
@@ -457,6 +458,7 @@ impl Command {
 
     pub(crate) fn is_set(&self) -> bool {
         match self {
+            Self::Sql(ast::Statement::Query(query)) => SessionCall::all(query).is_some(),
             Self::Sql(statement) => matches!(statement, ast::Statement::Set(ast::Set::SingleAssignment { .. })),
             Self::Roles(command) => matches!(**command, RoleCommand::Switch(_)),
             _ => false,
@@ -473,7 +475,8 @@ impl Command {
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
     use ast::Statement::{Call, Delete, Explain, Insert, Query, Truncate, Update};
     match statement {
+        Query(query) => SessionCall::all(query).is_none(),
         Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Query(_) | Insert(_) | Update(_) | Delete(_) | Explain { .. } | Call(_)),
+        other => matches!(other, Insert(_) | Update(_) | Delete(_) | Explain { .. } | Call(_)),
     }
 }

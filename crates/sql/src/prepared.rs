@@ -21,10 +21,10 @@ use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::names::Path;
 use crate::outcome::Tag;
-use crate::parameters::shown_name;
 use crate::parse::{self, Command, is_plain};
 use crate::plan::Plan;
 use crate::rows::{RowColumn, Rows};
+use crate::settings::{all_columns, shown_name};
 use crate::statement::{Action, Statement};
 use crate::streams::Stream;
 use crate::types::{self, Type};
@@ -78,14 +78,18 @@ impl Prepared {
 
     /// The types of its parameters, as the text gives them.
     pub fn parameters(&self) -> &[Type] {
-        self.bound.as_ref().map_or(&[], |bound| &bound.parameters)
+        match (&self.bound, &self.other) {
+            (Some(bound), _) => &bound.parameters,
+            (None, Other::Asks(_, types)) => types,
+            _ => &[],
+        }
     }
 
     /// The columns of its rows.
     pub fn columns(&self) -> &[RowColumn] {
         match (&self.bound, &self.other) {
             (Some(bound), _) => &bound.columns,
-            (None, Other::Shows(columns)) => columns,
+            (None, Other::Shows(columns) | Other::Asks(columns, _)) => columns,
             _ => &[],
         }
     }
@@ -138,6 +142,8 @@ enum Other {
     CopyOut,
     /// It answers rows with these columns.
     Shows(Arc<[RowColumn]>),
+    /// The same, with parameters of these types.
+    Asks(Arc<[RowColumn]>, Arc<[Type]>),
 }
 
 /// The texts that were bound last.
@@ -199,7 +205,7 @@ impl<P: Protocol> Connection<P> {
         let bound = match known {
             Some(bound) => self.check_not_failed().map(|()| (Some(bound), Other::Plain)),
             None => self.bound_text(text, types).and_then(|bound| {
-                let other = if bound.is_none() { self.other(text)? } else { Other::Plain };
+                let other = if bound.is_none() { self.other(text, types)? } else { Other::Plain };
                 Ok((bound, other))
             }),
         };
@@ -208,7 +214,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// What a text is that is not kept bound.
-    fn other(&self, text: &str) -> Result<Other, SqlError> {
+    fn other(&self, text: &str, types: &[Type]) -> Result<Other, SqlError> {
         let column = |name: &str, of| RowColumn { name: name.to_owned(), of, bound: types::Bound::None };
         Ok(match parse::commands(text)?.first() {
             None => Other::Empty,
@@ -219,6 +225,14 @@ impl<P: Protocol> Connection<P> {
             }
             Some(Command::Cursor(_) | Command::AlterSequence(_) | Command::Roles(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
+                Some(Control::Show(name)) if name == "all" => {
+                    Other::Shows(all_columns().map(|name| column(name, Type::Text)).into())
+                }
+                Some(Control::Ask(calls)) => {
+                    let types = self.types_of_calls(&calls, types)?;
+                    let columns = calls.iter().map(|call| column(&call.column, call.answers()));
+                    Other::Asks(columns.collect(), types.into())
+                }
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),
                 _ => match self.executed_columns(statement) {
                     Some(columns) if !columns.is_empty() => Other::Shows(columns.into()),

@@ -16,7 +16,6 @@ use crate::context::{Context, Now, now};
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::names::Path;
 use crate::outcome::Outcome;
 use crate::parse::{self, Command, is_plain};
 use crate::prepared::Prepared;
@@ -261,37 +260,10 @@ impl<P: Protocol> Connection<P> {
                 self.session.drawn().forget_last();
                 self.drop_temporary(&|_, _| true);
                 self.switch(&Switch::back("RESET"))?;
-                self.reset(&ast::Reset::ALL)?;
+                self.reset_all();
             }
         }
         Ok(Outcome::tagged(tag))
-    }
-
-    fn reset(&mut self, what: &ast::Reset) -> Result<Outcome, SqlError> {
-        let mut initial = match &self.initial {
-            Some(initial) => (**initial).clone(),
-            None => self.settings(),
-        };
-        // Who the session is does not belong to them.
-        let user = self.path.user.clone();
-        initial.path = Arc::new(Path { user, ..Path::clone(&initial.path) });
-        match what {
-            ast::Reset::ALL => self.change_settings(false, |settings| *settings = initial.clone()),
-            ast::Reset::SessionAuthorization => drop(self.switch(&Switch::back("RESET"))?),
-            ast::Reset::ConfigurationParameter(name) => {
-                let name = name.to_string().to_lowercase();
-                let mut probe = initial.clone();
-                if !probe.take(&name, &mut initial) {
-                    let message = format!("unrecognized configuration parameter \"{name}\"");
-                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-                }
-                crate::parameters::check_may_change(&name)?;
-                self.change_settings(false, |settings| {
-                    settings.take(&name, &mut initial.clone());
-                });
-            }
-        }
-        Ok(Outcome::tagged("RESET"))
     }
 }
 

@@ -3,6 +3,11 @@
 //! A rollback undoes each SET of the transaction, and a return to a savepoint those behind it. SET LOCAL hides what holds outside of the transaction until
 //! that ends; a SET behind it changes both.
 
+mod list;
+mod show;
+mod statements;
+mod values;
+
 use std::sync::Arc;
 
 use polychron_base::clock::Duration;
@@ -12,49 +17,11 @@ use crate::connection::Connection;
 use crate::names::Path;
 use crate::parameters::ClientSettings;
 
-impl Settings {
-    /// A setting that has one of two values, by its name, and these values: the first one stands for `true`.
-    pub(crate) fn choice(&mut self, name: &str) -> Option<(&mut bool, [&'static str; 2])> {
-        Some(match name {
-            "replay" => (&mut self.is_replayed, SWITCH),
-            "default_transaction_read_only" => (&mut self.reads_only, SWITCH),
-            "read_only_freshness" => (&mut self.reads_recent, ["recent", "strict"]),
-            _ => return None,
-        })
-    }
-
-    /// A time-out, by its name.
-    pub(crate) fn time(&mut self, name: &str) -> Option<&mut Option<Duration>> {
-        Some(match name {
-            "lock_timeout" => &mut self.lock_timeout,
-            "statement_timeout" => &mut self.statement_timeout,
-            "park_after" => &mut self.park_after,
-            "idle_in_transaction_session_timeout" => &mut self.idle_timeout,
-            "log_min_duration_transaction" => &mut self.log_after,
-            _ => return None,
-        })
-    }
-}
-
-impl Settings {
-    /// Takes over the value of one setting, by its name; `false`: there is none of this name.
-    pub(crate) fn take(&mut self, name: &str, from: &mut Self) -> bool {
-        if let Some((value, _)) = from.choice(name) {
-            let value = *value;
-            self.choice(name).into_iter().for_each(|(own, _)| *own = value);
-        } else if let Some(time) = from.time(name) {
-            let time = *time;
-            self.time(name).into_iter().for_each(|own| *own = time);
-        } else if name == "search_path" {
-            self.path = from.path.clone();
-        } else if crate::parameters::is_known(name) {
-            self.client.take(name, &from.client);
-        } else {
-            return false;
-        }
-        true
-    }
-}
+pub use list::{SETTINGS, Scope, Setting, Values};
+pub(crate) use show::{all_columns, is_constant, is_default, is_of_transaction, name_of, shown_name, text_of};
+pub(crate) use statements::{Kept, SettingChange};
+pub use values::checked;
+pub(crate) use values::{is_custom, millis_of, unrecognized};
 
 /// The values of all settings.
 #[derive(Clone, Debug)]
@@ -71,25 +38,6 @@ pub(crate) struct Settings {
     /// From how long on transactions are told in the log.
     pub(crate) log_after: Option<Duration>,
 }
-
-/// The settings that have one of two values, and those that are times, each with what it says.
-pub(crate) const CHOICES: [(&str, &str); 3] = [
-    ("default_transaction_read_only", "Transactions are read-only where nothing else is said."),
-    (
-        "read_only_freshness",
-        "Whether read-only transactions read what has committed before they began, or a snapshot that may be older.",
-    ),
-    ("replay", "Transactions that conflict are run again where their clients cannot tell."),
-];
-pub(crate) const TIMES: [(&str, &str); 5] = [
-    ("idle_in_transaction_session_timeout", "After how long a silence a session with an open transaction ends."),
-    ("lock_timeout", "How long a statement waits for a table that others have closed."),
-    ("log_min_duration_transaction", "From how long on transactions are told in the log."),
-    ("park_after", "After how long a silence an open transaction is parked."),
-    ("statement_timeout", "How long a text of statements may take."),
-];
-
-const SWITCH: [&str; 2] = ["on", "off"];
 
 /// What the open transaction has set.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +65,7 @@ impl<P: Protocol> Connection<P> {
             reads_recent: self.session.reads_recent,
             park_after: self.session.park_after,
             idle_timeout: self.session.idle_timeout,
-            client: self.client,
+            client: self.client.clone(),
             path: self.path.clone(),
             log_after: self.slot.activity.log_after(),
         }

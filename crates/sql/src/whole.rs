@@ -98,8 +98,13 @@ impl<P: Protocol> Connection<P> {
             Command::Cursor(cursor) => return self.run_cursor(cursor, parameters, is_alone).map(Some),
             Command::Copy(copy) => return Err(copy.needs_stream()),
         };
-        if let Some(control) = Control::of(statement)? {
-            return self.control_whole(control).map(Some);
+        match Control::of(statement)? {
+            Some(Control::Ask(calls)) => {
+                let (types, values) = parameters;
+                return self.run_calls(&calls, crate::connection::Parameters { types, values }).map(Some);
+            }
+            Some(control) => return self.control_whole(control).map(Some),
+            None => {}
         }
         if let Some(set) = self.set(statement) {
             return set.map(Some);

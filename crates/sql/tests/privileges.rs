@@ -359,3 +359,62 @@ fn errors_tell_no_values_of_rows_that_are_not_to_be_read() {
     assert_eq!(details(&mut session), [true; 5]);
     assert_eq!(details(&mut admin), [true; 5]);
 }
+
+#[test]
+fn the_standards_relations_show_what_a_role_may_use() {
+    let database = database::<Cicada>();
+    let (mut admin, mut reader) = (connect(&database), connect(&database));
+    all(
+        &mut admin,
+        &[
+            "CREATE ROLE reader",
+            "CREATE SCHEMA hidden",
+            "CREATE TABLE seen (a int PRIMARY KEY, b int NOT NULL CHECK (b > 0))",
+            "CREATE TABLE parts (a int PRIMARY KEY, b int REFERENCES seen)",
+            "CREATE TABLE unseen (a int PRIMARY KEY)",
+            "CREATE VIEW shown AS SELECT a FROM unseen",
+            "CREATE SEQUENCE numbers",
+            "CREATE PROCEDURE called() LANGUAGE sql AS 'SELECT 1'",
+            "CREATE PROCEDURE uncalled() LANGUAGE sql AS 'SELECT 1'",
+            "REVOKE EXECUTE ON PROCEDURE uncalled FROM PUBLIC",
+            "GRANT SELECT ON seen, shown TO reader",
+            "GRANT SELECT (a), INSERT (a) ON parts TO reader",
+        ],
+    );
+    reader.act_as("reader").unwrap();
+    let within = "table_schema NOT IN ('pg_catalog', 'information_schema')";
+    let queries = [
+        (format!("SELECT table_name FROM information_schema.tables WHERE {within} ORDER BY 1"), "parts seen shown"),
+        (
+            format!(
+                "SELECT table_name || '.' || column_name FROM information_schema.columns WHERE {within} ORDER BY 1"
+            ),
+            "parts.a seen.a seen.b shown.a",
+        ),
+        ("SELECT view_definition IS NULL FROM information_schema.views WHERE table_name = 'shown'".to_owned(), "t"),
+        ("SELECT DISTINCT table_name FROM information_schema.table_constraints".to_owned(), "parts"),
+        (
+            "SELECT table_name || '.' || column_name FROM information_schema.key_column_usage ORDER BY 1".to_owned(),
+            "parts.a seen.a",
+        ),
+        ("SELECT count(*) FROM information_schema.check_constraints".to_owned(), "0"),
+        ("SELECT count(*) FROM information_schema.constraint_column_usage".to_owned(), "0"),
+        ("SELECT count(*) FROM information_schema.sequences".to_owned(), "0"),
+        ("SELECT routine_name, routine_definition IS NULL FROM information_schema.routines".to_owned(), "called|t"),
+        ("SELECT count(*) FROM information_schema.schemata WHERE schema_name = 'hidden'".to_owned(), "0"),
+    ];
+    for (query, expected) in &queries {
+        assert_eq!(run(&mut reader, query).unwrap().replace('\n', " "), *expected, "{query}");
+    }
+    // Who may do everything sees everything.
+    let counts = "SELECT (SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'), (SELECT count(*) FROM information_schema.sequences), \
+                  (SELECT count(*) FROM information_schema.routines WHERE routine_schema = 'public' AND routine_definition IS NOT NULL), \
+                  (SELECT count(*) FROM information_schema.check_constraints WHERE check_clause LIKE '%>%')";
+    assert_eq!(run(&mut admin, counts).unwrap(), "4|1|2|1");
+    // An owner sees what is hidden from others, and a member of it does.
+    all(&mut admin, &["ALTER TABLE unseen OWNER TO reader", "GRANT USAGE ON SCHEMA hidden TO reader"]);
+    let query = "SELECT count(*) FROM information_schema.constraint_column_usage WHERE table_name = 'unseen'";
+    assert_eq!(run(&mut reader, query).unwrap(), "1");
+    let query = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = 'hidden'";
+    assert_eq!(run(&mut reader, query).unwrap(), "1");
+}

@@ -44,11 +44,10 @@ fn roles_are_made_altered_and_dropped() {
         ("DROP ROLE missing", "42704", "role \"missing\" does not exist"),
         ("DROP ROLE postgres", "55006", "current user cannot be dropped"),
         ("CREATE ROLE r REPLICATION", "0A000", ""),
-        ("ALTER ROLE plain SET search_path = x", "0A000", ""),
         ("CREATE ROLE r LOGIN NOLOGIN", "42601", "conflicting or redundant options"),
         ("CREATE ROLE r CONNECTION LIMIT -5", "22023", "invalid connection limit: -5"),
         ("CREATE ROLE r VALID UNTIL 'whenever'", "22007", ""),
-        ("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO plain", "0A000", ""),
+        ("ALTER DEFAULT PRIVILEGES GRANT USAGE ON TYPES TO plain", "0A000", ""),
         ("DROP OWNED BY plain", "0A000", ""),
         ("ALTER ROLE postgres NOSUPERUSER", "42501", "The bootstrap superuser must have the SUPERUSER attribute."),
     ];
@@ -292,4 +291,100 @@ fn sessions_of_others_are_neither_seen_nor_ended() {
     }
     assert_eq!(code(run(&mut own, "SELECT 1")), "57P01");
     run(&mut admin, "SELECT 1").unwrap();
+}
+
+#[test]
+fn what_a_role_makes_later_is_granted_by_default() {
+    let database = database::<Cicada>();
+    let (mut admin, mut maker, mut reader) = (connect(&database), connect(&database), connect(&database));
+    all(
+        &mut admin,
+        &["CREATE ROLE maker", "CREATE ROLE reader", "CREATE ROLE other", "CREATE SCHEMA s AUTHORIZATION maker"],
+    );
+    all(
+        &mut admin,
+        &[
+            "GRANT CREATE ON SCHEMA public TO maker",
+            "GRANT CREATE ON DATABASE polychron TO maker",
+            "GRANT USAGE ON SCHEMA s TO reader",
+        ],
+    );
+    maker.act_as("maker").unwrap();
+    reader.act_as("reader").unwrap();
+    all(&mut maker, &["CREATE TABLE before (a int)"]);
+    all(
+        &mut maker,
+        &[
+            "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader",
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA s GRANT INSERT, UPDATE ON TABLES TO reader WITH GRANT OPTION",
+            "ALTER DEFAULT PRIVILEGES GRANT USAGE ON SEQUENCES TO reader",
+            "ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC",
+            "ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO reader",
+        ],
+    );
+    let kept = "SELECT defaclrole::regrole, defaclnamespace::regnamespace::text, defaclobjtype, defaclacl FROM pg_default_acl ORDER BY 3, 2";
+    let shown = run(&mut admin, kept).unwrap();
+    assert_eq!(shown.lines().count(), 5, "{shown}");
+    assert!(shown.contains("{maker=arwdDxt/maker,reader=r/maker}") && shown.contains("{reader=a*w*/maker}"), "{shown}");
+    all(
+        &mut maker,
+        &[
+            "CREATE TABLE after (a serial)",
+            "CREATE VIEW seen AS SELECT a FROM after",
+            "CREATE TABLE s.within (a int)",
+            "CREATE SEQUENCE numbers",
+            "CREATE PROCEDURE nothing() LANGUAGE sql AS 'SELECT 1'",
+            "CREATE SCHEMA t",
+        ],
+    );
+    for (text, expected) in [
+        ("SELECT * FROM before", Some("42501")),
+        ("SELECT * FROM after", None),
+        ("SELECT * FROM seen", None),
+        ("INSERT INTO after VALUES (1)", Some("42501")),
+        ("INSERT INTO s.within VALUES (1)", None),
+        ("SELECT * FROM s.within", None),
+        ("DELETE FROM s.within", Some("42501")),
+        ("GRANT INSERT ON s.within TO other", None),
+        ("SELECT nextval('numbers')", None),
+        ("SELECT nextval('after_a_seq')", None),
+        ("SELECT setval('numbers', 5)", Some("42501")),
+        ("CALL nothing()", Some("42501")),
+    ] {
+        assert_eq!(run(&mut reader, text).err().map(|error| error.state().code()), expected, "{text}");
+    }
+    assert_eq!(run(&mut admin, "SELECT has_schema_privilege('reader', 't', 'USAGE')").unwrap(), "t");
+    // What others make is theirs.
+    all(&mut admin, &["CREATE TABLE of_another (a int)"]);
+    assert_eq!(code(run(&mut reader, "SELECT * FROM of_another")), "42501");
+    // A superuser says it for others, and others for nobody.
+    all(&mut admin, &["ALTER DEFAULT PRIVILEGES FOR ROLE maker REVOKE ALL ON TABLES FROM reader"]);
+    all(&mut maker, &["CREATE TABLE last (a int)"]);
+    assert_eq!(code(run(&mut reader, "SELECT * FROM last")), "42501");
+    for (text, expected) in [
+        ("ALTER DEFAULT PRIVILEGES FOR ROLE maker GRANT SELECT ON TABLES TO other", "42501"),
+        ("ALTER DEFAULT PRIVILEGES FOR ROLE nobody GRANT SELECT ON TABLES TO other", "42704"),
+        ("ALTER DEFAULT PRIVILEGES IN SCHEMA nowhere GRANT SELECT ON TABLES TO other", "3F000"),
+        ("ALTER DEFAULT PRIVILEGES IN SCHEMA s GRANT USAGE ON SCHEMAS TO other", "0LP01"),
+        ("ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON TABLES TO other", "0LP01"),
+        ("ALTER DEFAULT PRIVILEGES GRANT SELECT (a) ON TABLES TO other", "0LP01"),
+        ("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC WITH GRANT OPTION", "0LP01"),
+        ("ALTER DEFAULT PRIVILEGES GRANT USAGE ON TYPES TO other", "0A000"),
+    ] {
+        assert_eq!(code(run(&mut reader, text)), expected, "{text}");
+    }
+    // A role that is named there stays, and another schema of the same name is another one.
+    let error = run(&mut admin, "DROP ROLE reader").unwrap_err();
+    assert_eq!(error.state().code(), "2BP01");
+    let detail = error.detail().unwrap_or_default();
+    assert!(
+        detail.contains("privileges for default privileges on new relations belonging to role maker in schema s"),
+        "{detail}"
+    );
+    all(
+        &mut admin,
+        &["DROP SCHEMA s CASCADE", "CREATE SCHEMA s AUTHORIZATION maker", "GRANT USAGE ON SCHEMA s TO reader"],
+    );
+    all(&mut maker, &["CREATE TABLE s.within (a int)"]);
+    assert_eq!(code(run(&mut reader, "INSERT INTO s.within VALUES (1)")), "42501");
 }

@@ -173,7 +173,7 @@ fn slow_transactions_are_told_without_passwords() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let told = lines.clone();
     let line = Arc::new(move |line: &str| told.lock().unwrap().push(line.to_owned()));
-    database.log_slow(SlowLog { after: Duration::from_nanos(1), cuts_constants: false, line });
+    database.log_slow(SlowLog { after: Some(Duration::from_nanos(1)), cuts_constants: false, line });
     let mut own = Connection::open(&database).unwrap();
     for text in ["BEGIN", "SELECT 'a\"b'", "SELECT 'the password is secret'", "ROLLBACK"] {
         own.execute(text, &[]).unwrap();

@@ -191,8 +191,8 @@ fn accept_all(listener: &TcpListener, inner: &Arc<Inner>) {
         };
         let own = (inner.clone(), socket.clone());
         let work = move || {
-            let mut exchange =
-                Exchange { inner: &own.0, socket: &own.1, number: place.number, clock: SystemClock::new() };
+            let (clock, is_head) = (SystemClock::new(), false);
+            let mut exchange = Exchange { inner: &own.0, socket: &own.1, number: place.number, clock, is_head };
             // A client that is gone is nobody's error.
             let _ = exchange.serve();
             shut_down(&own.1);
@@ -211,6 +211,8 @@ struct Exchange<'e> {
     socket: &'e TcpStream,
     number: u64,
     clock: SystemClock,
+    /// The client wants heads alone.
+    is_head: bool,
 }
 
 impl Exchange<'_> {
@@ -257,6 +259,7 @@ impl Exchange<'_> {
                 return Ok(());
             }
         }
+        self.is_head = request.method == "HEAD";
         match self.answer(&request, &bytes[head..head + request.body]) {
             Ok(done) => done,
             Err(status) => {
@@ -270,12 +273,14 @@ impl Exchange<'_> {
 
     /// Answers a request. The outer error is the status of one that is refused.
     fn answer(&mut self, request: &Request, body: &[u8]) -> Result<io::Result<()>, u16> {
-        let wanted = match request.path.as_str() {
-            "/" | "/health" | "/metrics" | "/events" => "GET",
-            "/end" => "POST",
+        let wanted: &[_] = match request.path.as_str() {
+            "/" | "/health" | "/metrics" => &["GET", "HEAD"],
+            // It has no end, and so no length.
+            "/events" => &["GET"],
+            "/end" => &["POST"],
             _ => return Err(404),
         };
-        if request.method != wanted {
+        if !wanted.contains(&request.method.as_str()) {
             return Err(405);
         }
         // Whether there is a server may be known to whoever reaches it.
@@ -324,7 +329,8 @@ impl Exchange<'_> {
     }
 
     fn give(&self, status: u16, of: &str, content: &[u8]) -> io::Result<()> {
-        self.write(&[head(status, of, Some(content.len())).as_bytes(), content].concat())
+        let shown = if self.is_head { &[] } else { content };
+        self.write(&[head(status, of, Some(content.len())).as_bytes(), shown].concat())
     }
 
     fn refuse(&self, status: u16) -> io::Result<()> {

@@ -68,10 +68,7 @@ pub(crate) fn start<P: Protocol>(shared: &Arc<Shared<P>>) -> Result<Option<Http>
 /// A client has shown who it is: its connection is known by its number from now on.
 pub(crate) fn introduce<P: Protocol>(connection: &mut Connection<P>, place: &Place, socket: &Socket) {
     let (registry, number) = (place.registry().clone(), place.number);
-    let address = match socket {
-        Socket::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip().to_canonical().to_string()),
-        Socket::Unix(_) => None,
-    };
+    let address = socket.address().map(|address| address.to_canonical().to_string());
     let end = Box::new(move || registry.terminate(number));
     connection.introduce(Client { number: number.unsigned_abs(), address, end });
 }

@@ -1,7 +1,9 @@
 //! A server in this process, and a client that says any bytes.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::io::{Read as _, Write as _};
+pub(crate) mod tls;
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -50,8 +52,8 @@ impl Answer {
 }
 
 /// A client that says what it likes.
-pub(crate) struct Raw {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Raw<S = TcpStream> {
+    pub(crate) stream: S,
 }
 
 pub(crate) fn frame(kind: char, content: &[u8]) -> Vec<u8> {
@@ -98,7 +100,7 @@ pub(crate) fn sync() -> Vec<u8> {
     frame('S', &[])
 }
 
-impl Raw {
+impl Raw<TcpStream> {
     /// Connects, and says nothing.
     pub(crate) fn open(server: &Server<Db>) -> Self {
         let stream = TcpStream::connect(server.addresses()[0]).unwrap();
@@ -110,13 +112,26 @@ impl Raw {
     /// Connects and starts a session.
     pub(crate) fn ready(server: &Server<Db>) -> Self {
         let mut own = Self::open(server);
-        own.send(&startup(3 << 16, &[("user", "postgres"), ("database", "polychron")]));
-        own.until_ready();
+        own.start();
         own
+    }
+}
+
+impl<S: Read + Write> Raw<S> {
+    /// Starts a session.
+    pub(crate) fn start(&mut self) {
+        self.send(&startup(3 << 16, &[("user", "postgres"), ("database", "polychron")]));
+        self.until_ready();
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+    }
+
+    /// A byte that is no message; `None` at the end.
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        let mut byte = [0];
+        self.stream.read_exact(&mut byte).ok().map(|()| byte[0])
     }
 
     /// The next message; `None` at the end.

@@ -165,7 +165,9 @@ impl Compiler<'_, '_, '_> {
         }
         if binder.catalog.is_live.get() {
             // A body is bound once and run often.
-            return Err(SqlError::unsupported("a relation that shows what goes on now, in the body of a procedure"));
+            return Err(SqlError::unsupported(
+                "what holds only now (current_setting, and relations that show what goes on), in the body of a procedure",
+            ));
         }
         bound.map(|bound| (bound, variables.used))
     }

@@ -34,7 +34,7 @@ pub(super) struct Dependents {
 /// The columns that privileges are limited to, with the privileges.
 type OfColumns = Vec<(usize, Privileges)>;
 
-fn invalid_grant(message: impl Into<String>) -> SqlError {
+pub(super) fn invalid_grant(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_GRANT, message)
 }
 
@@ -224,7 +224,7 @@ impl Binder<'_> {
     }
 
     /// The number of a role that gets or loses privileges.
-    fn grantee(&self, name: &RoleName, definition: &mut Definition) -> Result<RoleId, SqlError> {
+    pub(super) fn grantee(&self, name: &RoleName, definition: &mut Definition) -> Result<RoleId, SqlError> {
         if *name == RoleName::Public {
             return Ok(PUBLIC_ROLE);
         }

@@ -312,22 +312,32 @@ impl Binder<'_> {
         ) {
             return self.give_sequences(definition);
         }
-        if role == FIRST {
+        if role == FIRST && self.catalog.known_roles()?.1.defaults.is_empty() {
             return Ok(());
         }
         // What is made would be nobody's.
         self.catalog.rights()?;
         for table in &mut definition.tables {
-            table.description.access = Access::owned_by(role);
+            table.description.access = self.access_of_new(role, Kind::Table, &table.name)?;
         }
         for (name, object) in &mut definition.objects {
+            let kind = object.as_ref().map_or(Kind::Table, NewObject::kind);
             if self.catalog.catalog.object(name)?.is_none()
                 && let Some(access) = object.as_mut().and_then(NewObject::access_mut)
             {
-                *access = Access::owned_by(role);
+                // AUTHORIZATION may have said another owner.
+                let owner = if access.is_default() { role } else { access.owner() };
+                *access = self.access_of_new(owner, kind, name)?;
             }
         }
         Ok(())
+    }
+
+    /// Who may do what with an object that a role makes.
+    fn access_of_new(&self, owner: RoleId, kind: Kind, name: &Name) -> Result<Access, SqlError> {
+        let mut access = Access::owned_by(owner);
+        self.grants_of_new(owner, kind, name)?.into_iter().for_each(|grants| access.set(grants));
+        Ok(access)
     }
 
     /// New sequences of columns belong to the owners of their tables.
@@ -338,7 +348,7 @@ impl Binder<'_> {
             if self.catalog.catalog.object(name)?.is_none()
                 && let Some(access) = self.catalog.catalog.object(table)?.as_ref().and_then(Object::access)
             {
-                of.access = Access::owned_by(access.owner());
+                of.access = self.access_of_new(access.owner(), Kind::Sequence, name)?;
             }
         }
         Ok(())

@@ -60,6 +60,8 @@ impl Binder<'_> {
                 self.change_owner((targets, *if_exists), to, tag)?
             }
             RoleStatement::Reassign { from, to } => self.reassign(from, to)?,
+            RoleStatement::Defaults(change) => self.change_defaults(change)?,
+            RoleStatement::Configure { of, change } => self.configure(of, change)?,
         };
         Ok(Action::Define(definition.into()))
     }
@@ -103,7 +105,7 @@ impl Binder<'_> {
     }
 
     /// Whether the session's role may make and alter others, but for superusers.
-    fn may_create_roles(&self) -> Result<bool, SqlError> {
+    pub(super) fn may_create_roles(&self) -> Result<bool, SqlError> {
         let rights = self.catalog.rights()?;
         Ok(rights.is_superuser || self.roles()?.get(rights.role).is_some_and(|role| role.may_create_roles))
     }
@@ -305,7 +307,8 @@ impl Binder<'_> {
         if role.is_superuser && !self.catalog.rights()?.is_superuser {
             return Err(refused("must be superuser to drop superusers"));
         }
-        let Dependents { details, .. } = self.dependents(role.id)?;
+        let Dependents { mut details, .. } = self.dependents(role.id)?;
+        details.extend(self.defaults_naming(role.id)?);
         if details.is_empty() {
             return Ok(());
         }

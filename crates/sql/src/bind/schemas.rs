@@ -87,6 +87,7 @@ impl Binder<'_> {
                 None => return Err(no_schema(&name)),
             }
         }
+        self.forget_defaults(&schemas, &mut definition)?;
         let content = self.content(&schemas)?;
         let keys: Vec<_> = content.iter().map(|(name, _, _)| name.clone()).collect();
         let mut details = Vec::new();

@@ -114,7 +114,7 @@ impl Kind {
     }
 
     /// The grants of an object of which nothing was granted or revoked.
-    pub(super) fn initial(self, owner: RoleId) -> Vec<Grant> {
+    pub(crate) fn initial(self, owner: RoleId) -> Vec<Grant> {
         let of_all = match self {
             Self::Procedure => bits::EXECUTE,
             Self::Public => bits::USAGE,

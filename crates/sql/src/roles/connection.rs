@@ -44,6 +44,11 @@ impl LogIn {
         self.may_connect
     }
 
+    /// Its number, which no other role has ever had, whatever it is called.
+    pub fn number(&self) -> i64 {
+        self.role.id
+    }
+
     /// The most sessions that it may have at once. Superusers may have any number.
     pub fn connection_limit(&self) -> Option<usize> {
         usize::try_from(self.role.connection_limit).ok().filter(|_| !self.role.is_superuser)
@@ -74,9 +79,17 @@ impl<P: Protocol> Connection<P> {
             let message = "the role of a connection cannot be changed within a transaction";
             return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
         }
-        let (roles, _) = self.catalog().roles()?;
+        let (roles, shared) = self.catalog().roles()?;
         let role = roles.named(role).ok_or_else(|| no_role(role))?;
         self.set_user(false, &User::of(role.id, &role.name));
+        // Those of one role count more than those of all, and those in this database more than others.
+        let kept = [&shared.settings, &shared.settings_here, &role.settings, &role.settings_here];
+        if kept.iter().any(|kept| !kept.is_empty()) {
+            let mut settings = self.settings();
+            kept.iter().for_each(|kept| kept.begin(&mut settings));
+            self.change_settings(false, |own| *own = settings.clone());
+        }
+        self.keep_as_initial();
         Ok(())
     }
 
@@ -171,6 +184,10 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn run_role_command(&mut self, command: &super::RoleCommand) -> Result<Outcome, SqlError> {
         match command {
             super::RoleCommand::Switch(switch) => self.switch(switch),
+            super::RoleCommand::System(change) => {
+                let altered = self.alter_system(change);
+                altered.map(|()| Outcome::tagged("ALTER SYSTEM")).map_err(|error| self.fail(error))
+            }
             super::RoleCommand::Define(statement) => self.define_own(Source::Roles(statement)),
         }
     }

@@ -5,6 +5,8 @@
 
 pub(crate) mod acl;
 mod connection;
+pub(crate) mod defaults;
+pub(crate) mod parsing;
 mod statements;
 
 use std::collections::BTreeSet;
@@ -14,13 +16,15 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use acl::{Kind, Privileges, bits, item, named, privileges_named};
 pub use connection::LogIn;
+use defaults::DefaultPrivileges;
 pub(crate) use statements::{
-    Attribute, MembershipChange, PrivilegeChange, RoleCommand, RoleName, RoleStatement, Switch, Targets,
+    Attribute, Configured, MembershipChange, PrivilegeChange, RoleCommand, RoleName, RoleStatement, Switch, Targets,
 };
 
 use crate::bind::ROLE;
 use crate::catalog::Object;
 use crate::names::Name;
+use crate::settings::Kept;
 use crate::statement::NewObject;
 
 /// The number of a role, which no other role has ever had.
@@ -72,6 +76,12 @@ pub(crate) struct Role {
     pub(crate) valid_until: Option<i64>,
     /// The roles that it is a member of.
     pub(crate) memberships: Vec<Membership>,
+    /// Settings with which its sessions begin.
+    #[serde(default, skip_serializing_if = "Kept::is_empty")]
+    pub(crate) settings: Kept,
+    /// The same of those in this database alone, which count more.
+    #[serde(default, skip_serializing_if = "Kept::is_empty")]
+    pub(crate) settings_here: Kept,
 }
 
 /// That a role is a member of another one.
@@ -98,6 +108,8 @@ impl Role {
             verifier: None,
             valid_until: None,
             memberships: Vec::new(),
+            settings: Kept::default(),
+            settings_here: Kept::default(),
         }
     }
 
@@ -284,6 +296,14 @@ pub(crate) struct SharedAccess {
     pub(crate) database: Access,
     #[serde(default)]
     pub(crate) public: Access,
+    /// Default privileges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) defaults: Vec<DefaultPrivileges>,
+    /// Settings with which the sessions of all roles begin, and those in this database, which count more.
+    #[serde(default, skip_serializing_if = "Kept::is_empty")]
+    pub(crate) settings: Kept,
+    #[serde(default, skip_serializing_if = "Kept::is_empty")]
+    pub(crate) settings_here: Kept,
 }
 
 /// Who a session is.
@@ -390,6 +410,16 @@ impl NewObject {
             Self::Schema(schema) => &mut schema.access,
             Self::Role(_) | Self::Shared(_) => return None,
         })
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Table(..) | Self::Role(_) | Self::Shared(_) => Kind::Table,
+            Self::View(_) => Kind::View,
+            Self::Sequence(..) => Kind::Sequence,
+            Self::Procedure(_) => Kind::Procedure,
+            Self::Schema(_) => Kind::Schema,
+        }
     }
 
     /// What was granted of a column.

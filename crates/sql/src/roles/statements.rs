@@ -7,9 +7,12 @@ use sqlparser::tokenizer::{Token, Word};
 
 use super::Privileges;
 use super::acl::named;
-use crate::bind::folded;
+use super::defaults::DefaultChange;
+use super::parsing::{expect, identifier, list, take, word};
+use crate::configured::SystemChange;
 use crate::error::{SqlError, SqlState};
 use crate::parse::{error_of, syntax_error};
+use crate::settings::SettingChange;
 
 /// A role as a statement says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,16 +87,54 @@ pub(crate) struct PrivilegeChange {
 /// A statement about roles or privileges that defines something.
 #[derive(Clone, Debug)]
 pub(crate) enum RoleStatement {
-    Create { name: String, is_user: bool, attributes: Vec<Attribute> },
-    Alter { role: RoleName, attributes: Vec<Attribute> },
-    Rename { role: String, to: String },
-    Drop { roles: Vec<RoleName>, if_exists: bool },
+    Create {
+        name: String,
+        is_user: bool,
+        attributes: Vec<Attribute>,
+    },
+    Alter {
+        role: RoleName,
+        attributes: Vec<Attribute>,
+    },
+    Rename {
+        role: String,
+        to: String,
+    },
+    Drop {
+        roles: Vec<RoleName>,
+        if_exists: bool,
+    },
     GrantMembership(MembershipChange),
     RevokeMembership(MembershipChange),
     Grant(PrivilegeChange),
     Revoke(PrivilegeChange),
-    Owner { targets: Targets, if_exists: bool, to: RoleName, tag: &'static str },
-    Reassign { from: Vec<RoleName>, to: RoleName },
+    Owner {
+        targets: Targets,
+        if_exists: bool,
+        to: RoleName,
+        tag: &'static str,
+    },
+    Reassign {
+        from: Vec<RoleName>,
+        to: RoleName,
+    },
+    Defaults(DefaultChange),
+    /// Settings with which sessions begin: of a role, or of all, and of those in the database alone.
+    Configure {
+        of: Configured,
+        change: SettingChange,
+    },
+}
+
+/// Whose settings are changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Configured {
+    /// `None`: all roles. The name is the database's.
+    Role {
+        role: Option<RoleName>,
+        database: Option<String>,
+    },
+    Database(String),
 }
 
 /// A statement that makes another role of a session.
@@ -120,49 +161,14 @@ impl Switch {
 pub(crate) enum RoleCommand {
     Define(RoleStatement),
     Switch(Switch),
-}
-
-/// The next word that is no blank, in small letters, if it is not quoted.
-fn word(parser: &Parser<'_>, ahead: usize) -> String {
-    match parser.peek_nth_token_ref(ahead).token {
-        Token::Word(Word { ref value, quote_style: None, .. }) => value.to_lowercase(),
-        _ => String::new(),
-    }
-}
-
-/// Takes these words, if they come next.
-fn take(parser: &mut Parser<'_>, words: &[&str]) -> bool {
-    let is_next = words.iter().enumerate().all(|(at, wanted)| word(parser, at) == *wanted);
-    if is_next {
-        words.iter().for_each(|_| drop(parser.next_token()));
-    }
-    is_next
-}
-
-fn expect(parser: &mut Parser<'_>, words: &[&str]) -> Result<(), SqlError> {
-    if take(parser, words) { Ok(()) } else { Err(syntax_error(&parser.peek_token_ref().token)) }
-}
-
-fn identifier(parser: &mut Parser<'_>) -> Result<String, SqlError> {
-    Ok(folded(&parser.parse_identifier().map_err(error_of)?))
-}
-
-fn list<O>(
-    parser: &mut Parser<'_>,
-    mut item: impl FnMut(&mut Parser<'_>) -> Result<O, SqlError>,
-) -> Result<Vec<O>, SqlError> {
-    let mut all = vec![item(parser)?];
-    while parser.consume_token(&Token::Comma) {
-        all.push(item(parser)?);
-    }
-    Ok(all)
+    System(SystemChange),
 }
 
 fn object_name(parser: &mut Parser<'_>) -> Result<ast::ObjectName, SqlError> {
     parser.parse_object_name(false).map_err(error_of)
 }
 
-fn role(parser: &mut Parser<'_>) -> Result<RoleName, SqlError> {
+pub(super) fn role(parser: &mut Parser<'_>) -> Result<RoleName, SqlError> {
     let special = match word(parser, 0).as_str() {
         "current_user" | "current_role" => Some(RoleName::Current),
         "session_user" => Some(RoleName::Session),
@@ -179,7 +185,7 @@ fn role(parser: &mut Parser<'_>) -> Result<RoleName, SqlError> {
 }
 
 /// A list of roles, each of which GROUP may stand in front of.
-fn grantees(parser: &mut Parser<'_>) -> Result<Vec<RoleName>, SqlError> {
+pub(super) fn grantees(parser: &mut Parser<'_>) -> Result<Vec<RoleName>, SqlError> {
     list(parser, |parser| {
         take(parser, &["group"]);
         role(parser)
@@ -202,7 +208,11 @@ impl RoleCommand {
             "create" if is_role => create(parser).map(Self::Define).map(Some),
             "alter" if is_role => alter(parser).map(Self::Define).map(Some),
             "drop" if is_role => dropped(parser).map(Self::Define).map(Some),
-            "alter" if second == "default" => Err(SqlError::unsupported("the statement ALTER DEFAULT PRIVILEGES")),
+            "alter" if second == "system" => SettingChange::parse_system(parser).map(Self::System).map(Some),
+            "alter" if second == "database" && matches!(word(parser, 3).as_str(), "set" | "reset") => {
+                configured_database(parser).map(Self::Define).map(Some)
+            }
+            "alter" if second == "default" => super::defaults::parse(parser).map(Self::Define).map(Some),
             "alter" => owner(parser).map(|found| found.map(Self::Define)),
             "grant" => granted(parser, false).map(Self::Define).map(Some),
             "revoke" => granted(parser, true).map(Self::Define).map(Some),
@@ -306,6 +316,9 @@ fn alter(parser: &mut Parser<'_>) -> Result<RoleStatement, SqlError> {
     parser.next_token();
     let is_group = word(parser, 0) == "group";
     parser.next_token();
+    if take(parser, &["all"]) {
+        return configured(parser, None);
+    }
     let role = role(parser)?;
     if take(parser, &["rename", "to"]) {
         let RoleName::Named(role) = role else { return Err(syntax_error(&parser.peek_token_ref().token)) };
@@ -318,9 +331,26 @@ fn alter(parser: &mut Parser<'_>) -> Result<RoleStatement, SqlError> {
         return Ok(if adds { RoleStatement::GrantMembership(change) } else { RoleStatement::RevokeMembership(change) });
     }
     if matches!(word(parser, 0).as_str(), "set" | "reset" | "in") {
-        return Err(SqlError::unsupported("ALTER ROLE with settings"));
+        return configured(parser, Some(role));
     }
     Ok(RoleStatement::Alter { role, attributes: attributes(parser, false)? })
+}
+
+/// What ALTER ROLE says of settings.
+fn configured(parser: &mut Parser<'_>, role: Option<RoleName>) -> Result<RoleStatement, SqlError> {
+    let database = if take(parser, &["in", "database"]) { Some(identifier(parser)?) } else { None };
+    let change = SettingChange::parse(parser)?.ok_or_else(|| syntax_error(&parser.peek_token_ref().token))?;
+    Ok(RoleStatement::Configure { of: Configured::Role { role, database }, change })
+}
+
+fn configured_database(parser: &mut Parser<'_>) -> Result<RoleStatement, SqlError> {
+    expect(parser, &["alter", "database"])?;
+    let of = Configured::Database(identifier(parser)?);
+    if take(parser, &["set", "tablespace"]) {
+        return Err(SqlError::unsupported("ALTER DATABASE SET TABLESPACE"));
+    }
+    let change = SettingChange::parse(parser)?.ok_or_else(|| syntax_error(&parser.peek_token_ref().token))?;
+    Ok(RoleStatement::Configure { of, change })
 }
 
 fn dropped(parser: &mut Parser<'_>) -> Result<RoleStatement, SqlError> {
@@ -394,7 +424,7 @@ fn owner(parser: &mut Parser<'_>) -> Result<Option<RoleStatement>, SqlError> {
 }
 
 /// The privileges in front of ON, or `None` where roles stand there.
-fn wanted(parser: &mut Parser<'_>) -> Result<Option<Wanted>, SqlError> {
+pub(super) fn wanted(parser: &mut Parser<'_>) -> Result<Option<Wanted>, SqlError> {
     let mut wanted = Wanted { privileges: Vec::new(), all_of_columns: Vec::new() };
     let columns = |parser: &mut Parser<'_>| {
         if !parser.consume_token(&Token::LParen) {
@@ -507,7 +537,7 @@ fn granted(parser: &mut Parser<'_>, revokes: bool) -> Result<RoleStatement, SqlE
 }
 
 /// What may stand at the end; whether what depends goes, too.
-fn endings(parser: &mut Parser<'_>, revokes: bool) -> Result<bool, SqlError> {
+pub(super) fn endings(parser: &mut Parser<'_>, revokes: bool) -> Result<bool, SqlError> {
     if take(parser, &["granted", "by"]) {
         return Err(SqlError::unsupported("GRANTED BY"));
     }

@@ -76,7 +76,7 @@ struct State {
 impl Watch {
     /// A session comes.
     pub(crate) fn admit(&self, session: u64) -> Arc<Activity> {
-        let log_after = self.log.get().map(|log| log.after);
+        let log_after = self.log.get().and_then(|log| log.after);
         let number = FIRST_OWN + session % FIRST_OWN;
         let activity = Arc::new(Activity::new(session, number as u32, log_after));
         self.log.get().into_iter().for_each(|log| activity.set_log(log.clone()));

@@ -16,8 +16,8 @@ const MOST: usize = 20;
 /// Where transactions are told that take long.
 #[derive(Clone)]
 pub struct SlowLog {
-    /// From how long on. `SET log_min_duration_transaction` says otherwise for a session.
-    pub after: Duration,
+    /// From how long on; `None`: none are told. `SET log_min_duration_transaction` says otherwise for a session.
+    pub after: Option<Duration>,
     /// Statements are told without their constants. Passwords never are told.
     pub cuts_constants: bool,
     /// Takes a line, which has no end of line. It is called by the thread of the transaction.

@@ -15,15 +15,13 @@ use crate::context::now;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::expr::{Expr, Typed};
-use crate::names::{in_words, shown_path};
-use crate::parameters;
+use crate::names::in_words;
 use crate::roles::{Rights, RoleId};
-use crate::settings::{CHOICES, Settings, TIMES};
 use crate::types::Type;
 use crate::watch::{Activity, Deed, Present, SessionSeen, SessionState, TableSums, Use};
 
 /// The object id of the database.
-const DATABASE_ID: i64 = 5;
+pub(super) const DATABASE_ID: i64 = 5;
 
 /// What stands in the place of what others do, where a role may not see it.
 const HIDDEN: &str = "<insufficient privilege>";
@@ -72,11 +70,8 @@ impl Binder<'_> {
             return Ok(None);
         }
         self.catalog.is_live.set(true);
-        let settings = || self.drawn.activity.get().and_then(|activity| activity.settings());
-        match name {
-            "pg_settings" => return Ok(Some(settings().map_or_else(Vec::new, |it| of_settings(it, false)))),
-            "polychron_settings" => return Ok(Some(settings().map_or_else(Vec::new, |it| of_settings(it, true)))),
-            _ => {}
+        if matches!(name, "pg_settings" | "polychron_settings") {
+            return self.rows_of_settings(name == "polychron_settings").map(Some);
         }
         let Some(present) = self.catalog.source.as_ref().and_then(Weak::upgrade).map(|source| source.present()) else {
             return Ok(Some(Vec::new()));
@@ -297,55 +292,4 @@ fn of_tables(present: &Present, objects: &Objects) -> Vec<Row> {
         row
     };
     objects.tables.iter().map(row).collect()
-}
-
-fn of_settings(mut settings: Settings, is_own: bool) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut push = |name: &'static str, value: String, (of, unit): (&str, Option<&str>), said: &str, changes: bool| {
-        rows.push(if is_own {
-            vec![
-                ("name", text(name)),
-                ("setting", text(value)),
-                ("description", optional(Some(said.to_owned()).filter(|said| !said.is_empty()))),
-                ("is_changeable", flag(changes)),
-            ]
-        } else {
-            vec![
-                ("name", text(name)),
-                ("setting", text(value)),
-                ("unit", unit.map_or(OwnedDatum::NULL, text)),
-                ("short_desc", text(said)),
-                ("vartype", text(of)),
-                ("context", text(if changes { "user" } else { "internal" })),
-                ("source", text("default")),
-            ]
-        });
-    };
-    for (name, said) in CHOICES {
-        if let Some((is_first, values)) = settings.choice(name) {
-            push(name, values[usize::from(!*is_first)].to_owned(), ("enum", None), said, true);
-        }
-    }
-    for (name, said) in TIMES {
-        if let Some(time) = settings.time(name) {
-            let millis = time.map_or(0, |time| time.as_millis()).to_string();
-            push(name, millis, ("integer", Some("ms")), said, true);
-        }
-    }
-    push(
-        "search_path",
-        shown_path(&settings.path.schemas),
-        ("string", None),
-        "Where names without a schema are looked for.",
-        true,
-    );
-    push("transaction_isolation", "serializable".to_owned(), ("enum", None), "", false);
-    let known: Vec<_> = CHOICES.iter().chain(&TIMES).map(|(name, _)| *name).collect();
-    for (name, value, changes) in parameters::all(&settings.client).filter(|(name, ..)| !known.contains(name)) {
-        push(name, value, ("string", None), "", changes);
-    }
-    rows.sort_by_key(|row| {
-        if let Some((_, OwnedDatum::Text(name))) = row.first() { name.to_lowercase() } else { String::new() }
-    });
-    rows
 }

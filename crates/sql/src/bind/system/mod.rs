@@ -8,7 +8,9 @@ mod objects;
 mod relations;
 mod rights;
 mod routines;
+mod settings;
 mod standard;
+mod visible;
 mod words;
 
 use std::collections::BTreeSet;
@@ -212,7 +214,7 @@ impl Binder<'_> {
         let live = if is_standard { None } else { self.live_rows(name, &objects)? };
         let rows = match live.or_else(|| rights.rows(name, &objects)) {
             Some(rows) => rows,
-            None if is_standard => rights.completed(name, standard::rows(name, &objects), &objects),
+            None if is_standard => rights.completed(name, standard::rows(name, &objects, &rights), &objects),
             None => rights.completed(name, relations::rows(name, &objects), &objects),
         };
         let rows = rows.into_iter().map(|row| {

@@ -187,7 +187,7 @@ pub(super) fn in_schema(name: &Name) -> String {
 }
 
 /// The text of an argument that is known when the statement is bound.
-fn known_text(argument: &Typed) -> Option<&str> {
+pub(super) fn known_text(argument: &Typed) -> Option<&str> {
     let Expr::Constant(OwnedDatum::Text(text)) = &argument.expr else { return None };
     Some(text)
 }
@@ -267,28 +267,6 @@ impl Binder<'_> {
         let name = objects.sequence_of(&table.name, column).map(|(_, sequence)| in_schema(&sequence.name));
         let value = name.map_or(OwnedDatum::NULL, super::text);
         Ok(Typed::new(Expr::Constant(value), Type::Text))
-    }
-
-    /// `current_setting` of a setting that no session changes: others are what a session says, which a bound statement does not know.
-    pub(in crate::bind) fn current_setting(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
-        let known = match &arguments[..] {
-            [name] => known_text(name).map(|name| (name, false)),
-            [name, Typed { expr: Expr::Constant(may_miss), .. }] => {
-                known_text(name).map(|name| (name, matches!(may_miss.get(), Datum::Bool(true))))
-            }
-            _ => None,
-        };
-        let Some((name, may_miss)) = known else {
-            return Err(SqlError::unsupported("current_setting of a computed name"));
-        };
-        match crate::parameters::fixed(name)? {
-            Some(value) => Ok(Typed::new(Expr::Constant(super::text(value)), Type::Text)),
-            None if may_miss => Ok(Typed::new(Expr::NULL, Type::Text)),
-            None => {
-                let message = format!("unrecognized configuration parameter \"{name}\"");
-                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-            }
-        }
     }
 
     /// `to_regclass` and `to_regtype`: the object of this name, or NULL.

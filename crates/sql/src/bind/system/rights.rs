@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::live::DATABASE_ID;
 use super::objects::Objects;
 use super::{DATABASE, Names, Row, STANDARD_SCHEMA, SYSTEM_SCHEMA, flag, int, system_relations, table_id, text, texts};
 use crate::bind::literals::constant;
@@ -18,10 +19,12 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
 use crate::names::{Name, PUBLIC};
+use crate::roles::defaults::DefaultPrivileges;
 use crate::roles::{
-    Access, FIRST, Grant, Kind, PUBLIC_ROLE, Privileges, Role, RoleId, Roles, SharedAccess, bits, item, named,
+    Access, FIRST, Grant, Kind, PUBLIC_ROLE, Privileges, Rights, Role, RoleId, Roles, SharedAccess, bits, item, named,
     privileges_named,
 };
+use crate::settings::Kept;
 use crate::types::Type;
 
 /// The roles with their object ids, and what the relations of the system show of them.
@@ -31,6 +34,7 @@ pub(super) struct KnownRights {
     shared: Arc<SharedAccess>,
     /// The roles whose privileges the session's role has.
     acting: BTreeSet<RoleId>,
+    role: RoleId,
     is_superuser: bool,
 }
 
@@ -53,7 +57,8 @@ impl Binder<'_> {
     pub(super) fn known_rights(&self) -> Result<KnownRights, SqlError> {
         let (roles, shared) = self.catalog.known_roles()?.clone();
         let rights = self.catalog.rights()?;
-        Ok(KnownRights { oids: roles.oids(), roles, shared, acting: rights.acting, is_superuser: rights.is_superuser })
+        let Rights { role, is_superuser, acting } = rights;
+        Ok(KnownRights { oids: roles.oids(), roles, shared, acting, role, is_superuser })
     }
 
     /// Refuses relations that have what is kept of passwords.
@@ -279,7 +284,13 @@ fn number_of(row: &Row, column: &str) -> i64 {
     }
 }
 
-fn text_of(row: &Row, column: &str) -> String {
+/// Settings as catalogs have them.
+fn config(kept: &Kept) -> OwnedDatum {
+    let items = kept.items();
+    if items.is_empty() { OwnedDatum::NULL } else { texts(items.iter().map(String::as_str)) }
+}
+
+pub(super) fn text_of(row: &Row, column: &str) -> String {
     let found = row.iter().rev().find(|(name, _)| *name == column);
     match found.map(|(_, value)| value.get()) {
         Some(Datum::Text(text)) => text.to_owned(),
@@ -301,6 +312,19 @@ impl KnownRights {
         let Some(grants) = grants else { return OwnedDatum::NULL };
         let items: Vec<_> = grants.iter().map(|grant| item(grant, &self.roles)).collect();
         texts(items.iter().map(String::as_str))
+    }
+
+    pub(super) const fn is_superuser(&self) -> bool {
+        self.is_superuser
+    }
+
+    pub(super) fn access_of_public(&self) -> &Access {
+        &self.shared.public
+    }
+
+    /// What the session's role acts with.
+    pub(super) fn rights(&self) -> Rights {
+        Rights { role: self.role, is_superuser: self.is_superuser, acting: self.acting.clone() }
     }
 
     /// The rows of relations that are about roles and privileges alone.
@@ -329,6 +353,7 @@ impl KnownRights {
                         ("rolconnlimit", int(role.connection_limit.into())),
                         ("rolpassword", password),
                         ("rolvaliduntil", until(role)),
+                        ("rolconfig", config(&role.settings)),
                     ]
                 };
                 roles.map(row).collect()
@@ -347,6 +372,7 @@ impl KnownRights {
                         ("usesuper", flag(role.is_superuser)),
                         ("passwd", password),
                         ("valuntil", until(role)),
+                        ("useconfig", config(&role.settings)),
                     ]
                 };
                 roles.filter(|(role, _)| role.may_log_in).map(row).collect()
@@ -364,6 +390,8 @@ impl KnownRights {
                 });
                 rows.collect()
             }
+            "pg_default_acl" => self.rows_of_defaults(objects),
+            "pg_db_role_setting" => self.rows_of_settings(),
             "table_privileges" | "role_table_grants" => self.table_privileges(name, objects),
             "column_privileges" => self.column_privileges(objects),
             _ => return None,
@@ -406,6 +434,34 @@ impl KnownRights {
             }
         }
         rows
+    }
+
+    /// The rows of `pg_default_acl`.
+    fn rows_of_defaults(&self, objects: &Objects) -> Vec<Row> {
+        let row = |(own, id): (&DefaultPrivileges, i64)| {
+            let schema = own.schema.as_ref().map_or(0, |schema| objects.schema_of(&Name::new(schema, "")));
+            vec![
+                ("oid", int(id)),
+                ("defaclrole", self.oid(own.role)),
+                ("defaclnamespace", int(schema)),
+                ("defaclobjtype", text(own.of.letter())),
+                ("defaclacl", self.items(Some(&own.grants))),
+            ]
+        };
+        self.shared.defaults.iter().zip(1..).map(row).collect()
+    }
+
+    /// The rows of `pg_db_role_setting`.
+    fn rows_of_settings(&self) -> Vec<Row> {
+        let roles = self.roles.0.iter().zip(&self.oids);
+        let row = |here: bool, role: i64, kept: &Kept| {
+            let database = if here { DATABASE_ID } else { 0 };
+            vec![("setdatabase", int(database)), ("setrole", int(role)), ("setconfig", config(kept))]
+        };
+        let of_all = [(false, 0, &self.shared.settings), (true, 0, &self.shared.settings_here)];
+        let of_roles = roles.flat_map(|(role, oid)| [(false, *oid, &role.settings), (true, *oid, &role.settings_here)]);
+        let all = of_all.into_iter().chain(of_roles).filter(|(.., kept)| !kept.is_empty());
+        all.map(|(here, role, kept)| row(here, role, kept)).collect()
     }
 
     fn column_privileges(&self, objects: &Objects) -> Vec<Row> {

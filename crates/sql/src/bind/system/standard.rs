@@ -2,16 +2,18 @@
 
 use super::keys::{Constraint, Kind, action, constraints};
 use super::objects::{Objects, default_in_words, number};
+use super::rights::KnownRights;
 use super::routines::standard_routine;
 use super::{DATABASE, ROLE, Row, SCHEMA, int, table_id, text};
-use crate::catalog::{Column, Identity, Table, View};
+use crate::catalog::{Column, Identity, Object, Table, View};
 use crate::datum::OwnedDatum;
 use crate::names::Name;
 use crate::sequences::SequenceDefinition;
 use crate::types::{Bound, Category, ColumnType, Type};
 
-pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
-    match name {
+/// The rows that a role sees.
+pub(super) fn rows(name: &str, objects: &Objects, rights: &KnownRights) -> Vec<Row> {
+    let rows = match name {
         "schemata" => {
             let row = |name: &str| {
                 vec![("catalog_name", text(DATABASE)), ("schema_name", text(name)), ("schema_owner", text(ROLE))]
@@ -27,14 +29,21 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
         _ => {
             let mut rows = Vec::new();
             for table in &objects.tables {
-                rows_of(name, objects, table, &mut rows);
+                let mut own = Vec::new();
+                rows_of(name, objects, table, &mut own);
+                rights.retain_visible(name, &Object::Table(table.clone()), &mut own, objects);
+                rows.append(&mut own);
             }
             for (_, view) in &objects.views {
-                rows_of_view(name, view, &mut rows);
+                let mut own = Vec::new();
+                rows_of_view(name, view, &mut own);
+                rights.retain_visible(name, &Object::View(view.clone()), &mut own, objects);
+                rows.append(&mut own);
             }
             rows
         }
-    }
+    };
+    rights.visible(name, rows, objects)
 }
 
 pub(super) fn yes(value: bool) -> OwnedDatum {
