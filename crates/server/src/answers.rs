@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use polychron_sql::{Bound, CopyShape, Forms, Notice, Row, RowColumn, SqlError, TransactionStatus, Type};
+use polychron_sql::{Bound, CopyShape, Forms, Notice, Notification, Row, RowColumn, SqlError, TransactionStatus, Type};
 
 use crate::error::End;
 use crate::socket::Socket;
@@ -92,6 +92,14 @@ impl Answers {
         self.put(b'S', |out| {
             put_text(out, name);
             put_text(out, value);
+        });
+    }
+
+    pub(crate) fn notification(&mut self, told: &Notification) {
+        self.put(b'A', |out| {
+            out.extend_from_slice(&told.process().to_be_bytes());
+            put_text(out, told.channel());
+            put_text(out, told.payload());
         });
     }
 

@@ -95,7 +95,6 @@ fn simple_queries() {
     assert_eq!(raw.ask(&query("SELECT 1")), "E:25P02 Z:E");
     assert_eq!(raw.ask(&query("COMMIT")), "C:ROLLBACK Z:I");
     assert_eq!(raw.ask(&query("COMMIT")), "N C:COMMIT Z:I");
-    assert_eq!(raw.ask(&query("LISTEN a")), "E:0A000 Z:I");
     assert_eq!(raw.ask(&frame('F', b"whatever")), "E:0A000 Z:I");
     // A frame with wrong content is one error, and the next one is where its length says.
     assert_eq!(raw.ask(&frame('Q', b"no end")), "E:08P01 Z:I");
@@ -320,7 +319,7 @@ fn settings_are_told() {
         raw.ask(&query("SET client_encoding TO 'UTF8'; SET DateStyle = ISO, MDY; SET extra_float_digits = 3")),
         "C:SET C:SET C:SET Z:I"
     );
-    assert_eq!(raw.ask(&query("SET TimeZone = 'Europe/Berlin'")), "E:0A000 Z:I");
+    assert_eq!(raw.ask(&query("SET TimeZone = 'Europe/Nowhere'")), "E:22023 Z:I");
     assert_eq!(raw.ask(&query("SET server_version = '9'")), "E:55P02 Z:I");
     assert_eq!(raw.ask(&query("SET extra_float_digits = x")), "E:22023 Z:I");
 }

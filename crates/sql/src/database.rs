@@ -11,11 +11,13 @@ use polychron_engine::mutations::left_out;
 use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::new_number;
 
+use crate::advisory::Locks;
 use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
 use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
 use crate::names::Name;
+use crate::notifications::Post;
 use crate::parking::Shortage;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::steps::Step;
@@ -31,6 +33,9 @@ pub struct SqlDatabase<P: Protocol> {
     catalog: RwLock<Arc<Catalog>>,
     pub(crate) versions: Arc<Versions>,
     pub(crate) gates: Gates,
+    /// What sessions tell each other, and what they lock by numbers.
+    pub(crate) post: Arc<Post>,
+    pub(crate) locks: Arc<Locks>,
     pub(crate) shortage: Arc<Shortage>,
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
@@ -54,7 +59,8 @@ impl<P: Protocol> SqlDatabase<P> {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
             let (versions, catalog) = (Versions::new(first.version).into(), RwLock::new(Arc::new(first)));
             let (gates, shortage, made, pending, last_number) = Default::default();
-            Self { protocol, catalog, versions, gates, shortage, made, pending, last_number, this: this.clone() }
+            let (post, locks, this) = (Arc::default(), Arc::default(), this.clone());
+            Self { protocol, catalog, versions, gates, post, locks, shortage, made, pending, last_number, this }
         })
     }
 

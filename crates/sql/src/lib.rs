@@ -1,7 +1,9 @@
 //! SQL over the plug point's transactions, in PostgreSQL's dialect. `docs/sql.md` has the design.
 
 mod access;
+mod advisory;
 mod arrays;
+mod asked;
 mod bind;
 mod casts;
 mod catalog;
@@ -29,6 +31,7 @@ mod gates;
 mod interrupts;
 mod json;
 mod names;
+mod notifications;
 mod outcome;
 mod parameters;
 mod parking;
@@ -58,6 +61,7 @@ mod versions;
 mod watch;
 mod whole;
 mod wire;
+mod zones;
 
 pub use arrays::Array;
 pub use connection::Connection;
@@ -67,6 +71,7 @@ pub use datum::{Datum, Interval, OwnedDatum};
 pub use decimal::Decimal;
 pub use error::{About, SqlError, SqlState};
 pub use interrupts::CancelHandle;
+pub use notifications::Notification;
 pub use outcome::{Notice, Outcome};
 pub use parking::Workers;
 pub use prepared::{Kind, Prepared};

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub rows: Vec<Vec<OwnedDatum>>,
     /// What the client is to know, although nothing has failed.
     pub notices: Vec<Notice>,
+    /// In which zone its values are shown.
+    pub(crate) zone: Zone,
 }
 
 /// A remark about a statement that has not failed.
@@ -87,13 +89,13 @@ impl Outcome {
 
     /// The rows as text, as PostgreSQL shows values; NULL is `None`.
     pub fn texts(&self) -> impl Iterator<Item = Vec<Option<String>>> {
-        let zone = Zone::utc();
+        let zone = &self.zone;
         self.rows.iter().map(move |row| {
             let shown = row.iter().zip(&self.columns).map(|(value, (_, of))| {
                 let value = value.get();
                 (!value.is_null()).then(|| {
                     let mut shown = String::new();
-                    text::write(*of, value, &zone, &mut shown);
+                    text::write(*of, value, zone, &mut shown);
                     shown
                 })
             });

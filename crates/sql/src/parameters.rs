@@ -8,6 +8,7 @@ use sqlparser::ast;
 use crate::connection::Connection;
 use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Outcome};
+use crate::text::Zone;
 
 /// The release of PostgreSQL that answers are those of.
 pub(crate) const SERVER_VERSION: &str = "15.0";
@@ -64,6 +65,8 @@ enum Change {
     /// To any text.
     Application,
     FloatDigits,
+    /// To a zone of time.
+    Zone,
 }
 
 /// A setting: its name in small letters, the name that clients are told, its value, and how it is changed.
@@ -111,12 +114,7 @@ const PARAMETERS: &[Parameter] = &[
         Change::Same(&["on", "true", "yes", "1"]),
         true,
     ),
-    parameter(
-        ("timezone", "TimeZone"),
-        "UTC",
-        Change::Same(&["utc", "gmt", "etc/utc", "etc/gmt", "z", "zulu", "universal", "etc/universal", "uct"]),
-        true,
-    ),
+    parameter(("timezone", "TimeZone"), "UTC", Change::Zone, true),
     parameter(("bytea_output", "bytea_output"), "hex", Change::Same(&["hex"]), false),
     parameter(("client_min_messages", "client_min_messages"), "notice", Change::Same(&["notice"]), false),
     parameter(
@@ -141,10 +139,11 @@ fn is_unicode(name: &str) -> bool {
     ["utf8", "unicode"].iter().any(|own| plain.eq_ignore_ascii_case(own))
 }
 
-/// Names of the settings with their values, and whether clients change them. `client` are those of a session.
-pub(crate) fn all(client: &ClientSettings) -> impl Iterator<Item = (&'static str, String, bool)> {
+/// Names of the settings with their values, and whether clients change them. `client` and `zone` are those of a session.
+pub(crate) fn all(client: &ClientSettings, zone: &Zone) -> impl Iterator<Item = (&'static str, String, bool)> {
     PARAMETERS.iter().map(|parameter| {
         let value = match parameter.change {
+            Change::Zone => zone.shown().to_owned(),
             Change::Application => client.application().to_owned(),
             Change::FloatDigits => client.float_digits.to_string(),
             _ => parameter.value.to_owned(),
@@ -173,7 +172,7 @@ pub(crate) fn fixed(name: &str) -> Result<Option<&'static str>, SqlError> {
         _ if OF_SESSIONS.contains(&own.as_str()) || own == "default_transaction_read_only" => Err(is_of_session()),
         None => Ok(None),
         Some(parameter) => match parameter.change {
-            Change::Application | Change::FloatDigits => Err(is_of_session()),
+            Change::Application | Change::FloatDigits | Change::Zone => Err(is_of_session()),
             Change::Never | Change::Same(_) | Change::Encoding => Ok(Some(parameter.value)),
         },
     }
@@ -228,6 +227,7 @@ impl<P: Protocol> Connection<P> {
         Some(match parameter.change {
             Change::Application => self.client.application().to_owned(),
             Change::FloatDigits => self.client.float_digits.to_string(),
+            Change::Zone => self.zone.shown().to_owned(),
             Change::Never | Change::Same(_) | Change::Encoding => parameter.value.to_owned(),
         })
     }
@@ -235,6 +235,11 @@ impl<P: Protocol> Connection<P> {
     /// What the client calls itself.
     pub fn application_name(&self) -> &str {
         self.client.application()
+    }
+
+    /// The zone of the session, by the name that SHOW gives it.
+    pub fn time_zone(&self) -> &str {
+        self.zone.shown()
     }
 
     /// Names and values of the settings that PostgreSQL tells clients when they connect.
@@ -280,6 +285,7 @@ impl<P: Protocol> Connection<P> {
                 self.change_settings(is_local, |settings| settings.client.set_application(value));
                 Ok(())
             }
+            Change::Zone => self.set_zone(Zone::of_setting(value), value, is_local),
             Change::FloatDigits => match value.parse::<i8>() {
                 Ok(digits @ 1..=3) => {
                     self.change_settings(is_local, |settings| settings.client.float_digits = digits.unsigned_abs());
@@ -304,7 +310,10 @@ impl<P: Protocol> Connection<P> {
         }
         let texts: Vec<_> = values.iter().map(text_of).collect();
         let value = match texts.join(", ") {
-            own if own.eq_ignore_ascii_case("default") => parameter.value.to_owned(),
+            own if own.eq_ignore_ascii_case("default") => match &self.initial {
+                Some(initial) if parameter.change == Change::Zone => initial.zone.shown().to_owned(),
+                _ => parameter.value.to_owned(),
+            },
             given => given,
         };
         let changed = self.change_parameter(parameter, &value, is_local);

@@ -457,7 +457,10 @@ impl Command {
 
     pub(crate) fn is_set(&self) -> bool {
         match self {
-            Self::Sql(statement) => matches!(statement, ast::Statement::Set(ast::Set::SingleAssignment { .. })),
+            Self::Sql(statement) => matches!(
+                statement,
+                ast::Statement::Set(ast::Set::SingleAssignment { .. } | ast::Set::SetTimeZone { .. })
+            ),
             Self::Roles(command) => matches!(**command, RoleCommand::Switch(_)),
             _ => false,
         }

@@ -47,6 +47,8 @@ pub struct Rows {
     given: u64,
     notices: Vec<Notice>,
     tag: Tag,
+    /// In which zone values are shown.
+    zone: Zone,
 }
 
 /// How many rows there is room for behind the second one, at least, and how many bytes of text behind the first text. A first row takes what it
@@ -80,7 +82,18 @@ impl Default for Rows {
 impl Rows {
     pub(crate) fn new(columns: Arc<[RowColumn]>) -> Self {
         let (cells, bytes, notices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { columns, cells, text: String::new(), bytes, length: 0, count: 0, given: 0, notices, tag: Tag::None }
+        Self {
+            columns,
+            cells,
+            text: String::new(),
+            bytes,
+            length: 0,
+            count: 0,
+            given: 0,
+            notices,
+            tag: Tag::None,
+            zone: Zone::utc(),
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -89,6 +102,11 @@ impl Rows {
         self.bytes.clear();
         self.notices.clear();
         (self.length, self.count, self.given) = (0, 0, 0);
+    }
+
+    /// In which zone values are shown.
+    pub(crate) fn set_zone(&mut self, zone: &Zone) {
+        self.zone = zone.clone();
     }
 
     pub(crate) fn set_notices(&mut self, notices: Vec<Notice>) {
@@ -126,7 +144,7 @@ impl Rows {
             let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
             rows.push(&row);
         }
-        (rows.count, rows.notices) = (outcome.count, outcome.notices);
+        (rows.count, rows.notices, rows.zone) = (outcome.count, outcome.notices, outcome.zone);
         rows.tag = Tag::Fixed(outcome.tag.into());
         rows
     }
@@ -356,7 +374,7 @@ impl<'r> Row<'r> {
         let value = self.value(position);
         (!value.is_null()).then(|| {
             let mut shown = String::new();
-            text::write(self.rows.columns[position].of, value, &Zone::utc(), &mut shown);
+            text::write(self.rows.columns[position].of, value, &self.rows.zone, &mut shown);
             shown
         })
     }

@@ -11,6 +11,7 @@ use polychron_engine::Protocol;
 use crate::connection::Connection;
 use crate::names::Path;
 use crate::parameters::ClientSettings;
+use crate::text::Zone;
 
 impl Settings {
     /// A setting that has one of two values, by its name, and these values: the first one stands for `true`.
@@ -49,6 +50,9 @@ impl Settings {
             self.path = from.path.clone();
         } else if crate::parameters::is_known(name) {
             self.client.take(name, &from.client);
+            if name == "timezone" {
+                self.zone = from.zone.clone();
+            }
         } else {
             return false;
         }
@@ -68,6 +72,7 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) client: ClientSettings,
     pub(crate) path: Arc<Path>,
+    pub(crate) zone: Zone,
     /// From how long on transactions are told in the log.
     pub(crate) log_after: Option<Duration>,
 }
@@ -119,6 +124,7 @@ impl<P: Protocol> Connection<P> {
             idle_timeout: self.session.idle_timeout,
             client: self.client,
             path: self.path.clone(),
+            zone: self.zone.clone(),
             log_after: self.slot.activity.log_after(),
         }
     }
@@ -133,6 +139,7 @@ impl<P: Protocol> Connection<P> {
         self.session.park_after = settings.park_after;
         self.session.idle_timeout = settings.idle_timeout;
         self.client = settings.client;
+        self.zone = settings.zone;
         if !Arc::ptr_eq(&self.path, &settings.path) {
             self.session.drawn().set_path(settings.path.clone());
             self.path = settings.path;

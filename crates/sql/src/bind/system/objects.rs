@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::{Binder, SCHEMA, table_id};
+use crate::asked::Asked;
 use crate::bind::literals::constant;
 use crate::bind::naming::shown_schema;
 use crate::bind::{Recorded, Written};
@@ -17,7 +18,7 @@ use crate::functions;
 use crate::names::{Name, PUBLIC};
 use crate::procedures::Procedure;
 use crate::roles::Access;
-use crate::sequences::Sequence;
+use crate::sequences::{Draw, Sequence};
 use crate::types::Type;
 
 /// Ids of views and sequences follow from their names, and are greater than those of tables.
@@ -281,6 +282,9 @@ impl Binder<'_> {
         let Some((name, may_miss)) = known else {
             return Err(SqlError::unsupported("current_setting of a computed name"));
         };
+        if name.eq_ignore_ascii_case("timezone") {
+            return Ok(Typed::new(self.drawing(Draw::Asked(Asked::Zone), Box::new([])), Type::Text));
+        }
         match crate::parameters::fixed(name)? {
             Some(value) => Ok(Typed::new(Expr::Constant(super::text(value)), Type::Text)),
             None if may_miss => Ok(Typed::new(Expr::NULL, Type::Text)),
