@@ -1,7 +1,7 @@
 //! Advisory locks: what sessions lock by numbers, and nothing of the database.
 //!
 //! Whoever comes first has a lock first. A session that has one already gets it again without waiting behind others, which would wait for it. Who would wait for itself, over others that wait,
-//! is refused at once (`40P01`): a circle of waits closes with the last one of them.
+//! is refused at once (`40P01`): a cycle of waits closes with the last one of them.
 //!
 //! Statements are run again where they conflict, and locks are not undone: so a session keeps what its transaction has asked with the answers, and gives them again, in their order. Where the statements come
 //! another way then, what they do not ask again is given back. A wait is none of the engine's transaction, if that can be run again: it ends before, and begins anew behind, so that it holds up nobody and
