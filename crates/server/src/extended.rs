@@ -359,7 +359,8 @@ fn give(wire: &mut Wire, portal: &mut Portal, most: usize, forms: &Forms) -> Res
         wire.answers.plain(b's');
     } else {
         match rows.counted_verb() {
-            Some(verb @ "SELECT") => {
+            // Where there are rows, it counts those that this Execute has given.
+            Some(verb) if verb == "SELECT" || !rows.columns().is_empty() => {
                 // What was given while the query ran counts once.
                 let before = if portal.is_done { 0 } else { rows.given() };
                 wire.answers.complete_counted(verb, before + (end - portal.given) as u64);

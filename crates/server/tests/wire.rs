@@ -402,6 +402,13 @@ fn whatever_a_client_sends_others_go_on() {
         sync(),
         query("BEGIN"),
         query("ROLLBACK"),
+        query("LISTEN a; NOTIFY a, 'x'"),
+        query("UNLISTEN *"),
+        query("SELECT pg_advisory_xact_lock(1), pg_try_advisory_lock(2)"),
+        query("SET TimeZone = 'Asia/Tokyo'"),
+        parse("n", "SELECT pg_notify('a', $1), pg_advisory_lock(1), now()"),
+        bind("n", "n", &["1"]),
+        execute("n", 0),
         query("COPY (SELECT 1) TO STDOUT"),
         frame('d', b"1\n"),
         frame('c', b""),
@@ -426,6 +433,9 @@ fn whatever_a_client_sends_others_go_on() {
         }
         assert_eq!(beside.ask(&query("SELECT 1")), "T D C:SELECT 1 Z:I");
     }
+    // Nobody has left a lock behind, nor a place in the line of those who tell.
+    assert_eq!(beside.ask(&query("SELECT pg_advisory_lock(1), pg_advisory_lock(2)")), "T D C:SELECT 1 Z:I");
+    assert_eq!(beside.ask(&query("LISTEN a; NOTIFY a")), "C:LISTEN C:NOTIFY A Z:I");
 }
 
 /// A silent client in a transaction is told why its session ends, whether transactions are parked before that or not.

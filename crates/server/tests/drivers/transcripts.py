@@ -94,7 +94,8 @@ def shown(kind, content):
             columns.append((content[at:end].decode(), *struct.unpack("!IhIhih", content[end + 1:end + 19])[2:]))
             at = end + 19
         return columns
-    return content
+    # Whose number it is differs.
+    return content[4:] if kind == "A" else content
 
 
 client = Client()
@@ -162,3 +163,25 @@ while not select.select([client.socket], [], [], 0.2)[0]:
         other.recv(1)
 client.show()
 ask("and goes on", query("SELECT 1 AS one"))
+ask("a channel", query("LISTEN a; NOTIFY a, 'one'; NOTIFY a, 'one'; NOTIFY a"))
+ask("told behind a transaction", query("BEGIN; SELECT pg_notify('a', 'two')"), query("COMMIT"))
+client.show()
+ask("told behind Sync", parse("", "NOTIFY a, 'three'"), describe("S", ""), bind("", ""), describe("P", ""), execute(""), SYNC)
+ask("not told", query("BEGIN; NOTIFY a, 'lost'; SELECT 1 / 0"))
+ask("ended", query("ROLLBACK"))
+ask("no channel", query("UNLISTEN *; NOTIFY a"))
+ask("a lock", query("SELECT pg_advisory_lock(1), pg_try_advisory_lock(2, 3)"))
+ask("given back", query("SELECT pg_advisory_unlock_all()"))
+ask("a zone", query("SET TIME ZONE 'asia/kolkata'; SHOW timezone"))
+ask("its times", parse("", "SELECT $1::timestamptz, '2024-07-01'::timestamptz::text"), bind("", "", b"2024-07-01 12:00"),
+    execute(""), SYNC)
+ask("no zone", query("SET TIME ZONE 'Nowhere'"))
+ask("the first one", query("SET TIME ZONE DEFAULT"))
+ask("a portal of a transaction that has failed", query("BEGIN; SELECT 1 / 0"))
+ask("refused", parse("r", "SELECT 1"), SYNC)
+ask("ended", query("ROLLBACK"))
+ask("rows that were changed, in parts", parse("", "UPDATE t SET n = n + 1 WHERE id < 4 RETURNING id"), bind("p", ""),
+    execute("p", 1), execute("p", 1), execute("p", 5), SYNC)
+ask("all were changed", query("SELECT sum(n) FROM t WHERE id < 4"))
+ask("VACUUM in a transaction", query("BEGIN; VACUUM"))
+ask("ended", query("ROLLBACK"))
