@@ -49,9 +49,9 @@ use polychron_engine::Protocol;
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
-    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, LogIn, Notice,
-    Notification, Outcome, OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase,
-    SqlError as Error, SqlState, ToSql, Type, park_idle,
+    Bound, CancelHandle, ColumnOrigin, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, LogIn,
+    Notice, Notification, Outcome, OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter,
+    SqlDatabase, SqlError as Error, SqlState, ToSql, Type, park_idle,
 };
 
 use crate::Database;

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use polychron::Protocol;
 use polychron_sql::{
-    Bound, Datum, Forms, Kind, Named, OwnedDatum, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
+    Bound, ColumnOrigin, Datum, Forms, Kind, Named, OwnedDatum, RowColumn, Rows, SqlError, SqlState, TransactionStatus,
+    Type,
 };
 
 use crate::answers::Format;
@@ -110,8 +111,8 @@ impl Extended {
 }
 
 /// What a client is told of a column.
-pub(crate) fn described(column: &RowColumn) -> (&str, Type, Bound) {
-    (&column.name, column.of, column.bound)
+pub(crate) fn described(column: &RowColumn) -> (&str, Type, Bound, Option<ColumnOrigin>) {
+    (&column.name, column.of, column.bound, column.origin)
 }
 
 fn no_portal(name: &str) -> SqlError {

@@ -77,7 +77,7 @@ pub use parking::Workers;
 pub use prepared::{Kind, Prepared};
 pub use resident::park_idle;
 pub use roles::LogIn;
-pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
+pub use rows::{ColumnOrigin, FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
 pub use session::{KeptBecause, Parking};
 pub use session_statements::Named;
 #[cfg(feature = "mutations")]

@@ -3,6 +3,7 @@
 use crate::datum::OwnedDatum;
 use crate::error::SqlState;
 use crate::plan::Plan;
+use crate::rows::ColumnOrigin;
 use crate::text::{self, Zone};
 use crate::types::{Bound, Type};
 
@@ -17,6 +18,8 @@ pub struct Outcome {
     pub columns: Vec<(String, Type)>,
     /// What the types of its columns allow of values; empty: anything.
     pub bounds: Vec<Bound>,
+    /// The columns of tables that they are; empty: none is.
+    pub origins: Vec<Option<ColumnOrigin>>,
     /// The rows.
     pub rows: Vec<Vec<OwnedDatum>>,
     /// What the client is to know, although nothing has failed.

@@ -11,6 +11,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::functions::Function;
 pub(crate) use crate::paths::{Path, Scan};
+use crate::rows::ColumnOrigin;
 use crate::sequences::Drawn;
 use crate::types::ColumnType;
 
@@ -19,6 +20,14 @@ use crate::types::ColumnType;
 pub(crate) struct OutputColumn {
     pub(crate) name: String,
     pub(crate) of: ColumnType,
+    /// The column of a table that it is, if it is one.
+    pub(crate) origin: Option<ColumnOrigin>,
+}
+
+impl OutputColumn {
+    pub(crate) fn new(name: impl Into<String>, of: impl Into<ColumnType>) -> Self {
+        Self { name: name.into(), of: of.into(), origin: None }
+    }
 }
 
 /// An operator, which gives rows.
@@ -574,7 +583,7 @@ impl Plan {
 
 /// The column of what EXPLAIN answers.
 fn explained() -> Vec<OutputColumn> {
-    vec![OutputColumn { name: "QUERY PLAN".to_owned(), of: crate::types::Type::Text.into() }]
+    vec![OutputColumn::new("QUERY PLAN", crate::types::Type::Text)]
 }
 
 /// The parts of a condition that all have to hold.

@@ -13,6 +13,15 @@ use crate::text::{self, Zone};
 use crate::types::{Bound, Type};
 use crate::values::{FromSql, kind};
 
+/// The column of a table that a column of an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnOrigin {
+    /// The table's object id.
+    pub relation: u32,
+    /// The number of the column there, from 1 on.
+    pub number: i16,
+}
+
 /// A column of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowColumn {
@@ -22,6 +31,8 @@ pub struct RowColumn {
     pub of: Type,
     /// What its type allows of values.
     pub bound: Bound,
+    /// The column of a table that it is, if it is one.
+    pub origin: Option<ColumnOrigin>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +147,7 @@ impl Rows {
     pub(crate) fn of_outcome(outcome: crate::Outcome) -> Self {
         let columns = outcome.columns.into_iter().enumerate().map(|(at, (name, of))| {
             let bound = outcome.bounds.get(at).copied().unwrap_or_default();
-            RowColumn { name, of, bound }
+            RowColumn { name, of, bound, origin: outcome.origins.get(at).copied().flatten() }
         });
         let columns = columns.collect();
         let mut rows = Self::new(columns);

@@ -286,8 +286,9 @@ pub(crate) fn answer<T: Transaction>(
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
     let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
+    let origins = plan.columns().iter().map(|column| column.origin).collect();
     let (tag, zone) = (Tag::of(plan).text(count), zone.clone());
-    Ok(Outcome { tag, count, columns, bounds, rows, notices: scratch.notices, zone })
+    Ok(Outcome { tag, count, columns, bounds, origins, rows, notices: scratch.notices, zone })
 }
 
 /// The most bytes of an answer that is gathered in memory.

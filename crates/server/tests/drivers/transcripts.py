@@ -1,6 +1,6 @@
 """Messages of the protocol, sent as they are: errors, portals, COPY, pipelines, cancels. What is answered is printed, message by message.
 
-Left out is what servers may differ in: files, lines and contexts of an error, ids of tables and numbers of columns in descriptions.
+Left out is what servers may differ in: files, lines and contexts of an error, ids of tables.
 """
 
 import select
@@ -91,7 +91,8 @@ def shown(kind, content):
         (count,), at, columns = struct.unpack("!h", content[:2]), 2, []
         for _ in range(count):
             end = content.index(b"\0", at)
-            columns.append((content[at:end].decode(), *struct.unpack("!IhIhih", content[end + 1:end + 19])[2:]))
+            table, *rest = struct.unpack("!IhIhih", content[end + 1:end + 19])
+            columns.append((content[at:end].decode(), table > 0, *rest))
             at = end + 19
         return columns
     # Whose number it is differs.
@@ -185,3 +186,6 @@ ask("rows that were changed, in parts", parse("", "UPDATE t SET n = n + 1 WHERE 
 ask("all were changed", query("SELECT sum(n) FROM t WHERE id < 4"))
 ask("VACUUM in a transaction", query("BEGIN; VACUUM"))
 ask("ended", query("ROLLBACK"))
+ask("columns of tables", query("SELECT t.n, t.id + 1, o.v AS other, count(*) FROM t JOIN t o USING (id) GROUP BY t.n, t.id, o.v LIMIT 0"))
+ask("described", parse("", "INSERT INTO t VALUES (90, 'z', 1) RETURNING n, v AS w, id + 1"), describe("S", ""), SYNC)
+ask("of several queries", query("SELECT id FROM t WHERE false UNION SELECT id FROM t WHERE false; SELECT n FROM t WHERE false"))
