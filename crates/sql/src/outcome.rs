@@ -5,7 +5,7 @@ use crate::error::SqlState;
 use crate::plan::Plan;
 use crate::rows::ColumnOrigin;
 use crate::text::{self, Zone};
-use crate::types::{Bound, Type};
+use crate::types::{Bound, ColumnType, Type};
 
 /// What a statement has done.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,21 @@ pub struct Outcome {
     pub notices: Vec<Notice>,
     /// In which zone its values are shown.
     pub(crate) zone: Zone,
+}
+
+/// A column of what a statement answers.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputColumn {
+    pub(crate) name: String,
+    pub(crate) of: ColumnType,
+    /// The column of a table that it is, if it is one.
+    pub(crate) origin: Option<ColumnOrigin>,
+}
+
+impl OutputColumn {
+    pub(crate) fn new(name: impl Into<String>, of: impl Into<ColumnType>) -> Self {
+        Self { name: name.into(), of: of.into(), origin: None }
+    }
 }
 
 /// A remark about a statement that has not failed.

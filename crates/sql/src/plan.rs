@@ -10,25 +10,9 @@ use crate::catalog::{ForeignKey, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::functions::Function;
+pub(crate) use crate::outcome::OutputColumn;
 pub(crate) use crate::paths::{Path, Scan};
-use crate::rows::ColumnOrigin;
 use crate::sequences::Drawn;
-use crate::types::ColumnType;
-
-/// A column of what a statement answers.
-#[derive(Clone, Debug)]
-pub(crate) struct OutputColumn {
-    pub(crate) name: String,
-    pub(crate) of: ColumnType,
-    /// The column of a table that it is, if it is one.
-    pub(crate) origin: Option<ColumnOrigin>,
-}
-
-impl OutputColumn {
-    pub(crate) fn new(name: impl Into<String>, of: impl Into<ColumnType>) -> Self {
-        Self { name: name.into(), of: of.into(), origin: None }
-    }
-}
 
 /// An operator, which gives rows.
 #[derive(Clone, Debug)]
