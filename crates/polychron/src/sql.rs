@@ -49,9 +49,9 @@ use polychron_engine::Protocol;
 #[doc(inline)]
 pub use polychron_schema_derive::FromRow;
 pub use polychron_sql::{
-    Bound, CancelHandle, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, LogIn, Notice, Outcome,
-    OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter, SqlDatabase, SqlError as Error,
-    SqlState, ToSql, Type, park_idle,
+    Bound, CancelHandle, ColumnOrigin, ColumnType, Datum, Decimal, FromRow, FromSql, Interval, KeptBecause, LogIn,
+    Notice, Notification, Outcome, OwnedDatum, Parameters, Parking, Row, RowColumn, RowIndex, Rows, RowsIter,
+    SqlDatabase, SqlError as Error, SqlState, ToSql, Type, park_idle,
 };
 
 use crate::Database;
@@ -275,6 +275,27 @@ impl<P: Protocol> Connection<P> {
     /// How long the transaction that the client holds has heard nothing, if it holds one.
     pub fn idle_for(&self) -> Option<Duration> {
         self.0.idle_for()
+    }
+
+    /// What LISTEN has had the session hear since it has looked, the oldest first; nothing within a transaction. Other sessions, and the session itself, tell it by NOTIFY, when they commit.
+    ///
+    /// ```
+    /// # let database = polychron::Database::in_memory()?;
+    /// let (mut one, mut other) = (database.sql()?, database.sql()?);
+    /// one.execute("LISTEN stock", ())?;
+    /// other.execute("NOTIFY stock, 'apples'", ())?;
+    /// let heard = one.notifications();
+    /// assert_eq!((heard[0].channel(), heard[0].payload()), ("stock", "apples"));
+    /// assert!(one.notifications().is_empty());
+    /// # Ok::<(), polychron::sql::Error>(())
+    /// ```
+    pub fn notifications(&mut self) -> Vec<Notification> {
+        self.0.notifications(usize::MAX)
+    }
+
+    /// As [`Connection::notifications`], and waits so long where there is none, or without end. The connection has no worker meanwhile. It does not wait within a transaction.
+    pub fn wait_for_notifications(&mut self, longest: Option<Duration>) -> Vec<Notification> {
+        self.0.wait_for_notifications(longest)
     }
 
     /// The connection without this interface, for what is between programs and clients: a server.

@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 
-use polychron_sql::{Bound, CopyShape, Forms, Notice, Row, RowColumn, SqlError, TransactionStatus, Type};
+use polychron_sql::{
+    Bound, ColumnOrigin, CopyShape, Forms, Notice, Notification, Row, RowColumn, SqlError, TransactionStatus, Type,
+};
 
 use crate::error::End;
 use crate::socket::Socket;
@@ -95,6 +97,14 @@ impl Answers {
         });
     }
 
+    pub(crate) fn notification(&mut self, told: &Notification) {
+        self.put(b'A', |out| {
+            out.extend_from_slice(&told.process().to_be_bytes());
+            put_text(out, told.channel());
+            put_text(out, told.payload());
+        });
+    }
+
     pub(crate) fn key(&mut self, process: i32, secret: &[u8]) {
         self.put(b'K', |out| {
             out.extend_from_slice(&process.to_be_bytes());
@@ -143,16 +153,16 @@ impl Answers {
     /// The columns of rows to come.
     pub(crate) fn columns<'c>(
         &mut self,
-        columns: impl ExactSizeIterator<Item = (&'c str, Type, Bound)>,
+        columns: impl ExactSizeIterator<Item = (&'c str, Type, Bound, Option<ColumnOrigin>)>,
         format: impl Fn(usize) -> Format,
     ) {
         self.put(b'T', |out| {
             put_count(out, columns.len());
-            for (at, (name, of, bound)) in columns.enumerate() {
+            for (at, (name, of, bound, origin)) in columns.enumerate() {
                 let of = shown_type(of);
                 put_text(out, name);
-                // Of which table's column it is, is not told.
-                out.extend_from_slice(&[0; 6]);
+                out.extend_from_slice(&origin.map_or(0, |it| it.relation).to_be_bytes());
+                out.extend_from_slice(&origin.map_or(0, |it| it.number).to_be_bytes());
                 out.extend_from_slice(&of.oid().to_be_bytes());
                 out.extend_from_slice(&of.size().to_be_bytes());
                 out.extend_from_slice(&bound.modifier().to_be_bytes());

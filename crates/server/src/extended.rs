@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use polychron::Protocol;
 use polychron_sql::{
-    Bound, Datum, Forms, Kind, Named, OwnedDatum, RowColumn, Rows, SqlError, SqlState, TransactionStatus, Type,
+    Bound, ColumnOrigin, Datum, Forms, Kind, Named, OwnedDatum, RowColumn, Rows, SqlError, SqlState, TransactionStatus,
+    Type,
 };
 
 use crate::answers::Format;
@@ -110,8 +111,8 @@ impl Extended {
 }
 
 /// What a client is told of a column.
-pub(crate) fn described(column: &RowColumn) -> (&str, Type, Bound) {
-    (&column.name, column.of, column.bound)
+pub(crate) fn described(column: &RowColumn) -> (&str, Type, Bound, Option<ColumnOrigin>) {
+    (&column.name, column.of, column.bound, column.origin)
 }
 
 fn no_portal(name: &str) -> SqlError {
@@ -359,7 +360,8 @@ fn give(wire: &mut Wire, portal: &mut Portal, most: usize, forms: &Forms) -> Res
         wire.answers.plain(b's');
     } else {
         match rows.counted_verb() {
-            Some(verb @ "SELECT") => {
+            // Where there are rows, it counts those that this Execute has given.
+            Some(verb) if verb == "SELECT" || !rows.columns().is_empty() => {
                 // What was given while the query ran counts once.
                 let before = if portal.is_done { 0 } else { rows.given() };
                 wire.answers.complete_counted(verb, before + (end - portal.given) as u64);

@@ -16,11 +16,16 @@ use crate::messages::{Message, decode, is_extended, is_known};
 use crate::registry::Place;
 use crate::socket::Socket;
 use crate::startup::Newcomer;
+use crate::threads::{self, Task};
 
 /// Memory that is kept for the next message.
 const KEPT: usize = 1 << 20;
 /// How long a client is silent, outside of transactions, before its session needs no thread, if transactions are not parked.
 const SILENCE: Duration = Duration::from_millis(100);
+/// The same of one that listens: there it hears at once.
+const SILENCE_OF_LISTENERS: Duration = Duration::from_millis(2);
+/// How many notifications are told before what is gathered is written.
+const TOLD_AT_ONCE: usize = 1000;
 /// How long a statement, or a new client, waits for a worker.
 pub(crate) const WORKER_WAIT: Duration = Duration::from_secs(1);
 
@@ -107,8 +112,9 @@ pub(crate) struct Session<P: Protocol> {
     pub(crate) extended: Extended,
     /// An error of the extended protocol has come: nothing is done up to Sync.
     is_skipping: bool,
-    /// The name of the application that the client was told.
+    /// The name of the application, and the zone of time, that the client was told.
     application: String,
+    zone: String,
     /// The last to go: the server waits for it.
     place: Arc<Place>,
 }
@@ -149,7 +155,7 @@ pub(crate) fn connect<P: Protocol>(shared: &Shared<P>, role: &str) -> Result<Con
 
 /// Goes through the start of a connection. The error is how it has ended there.
 pub(crate) fn begin<P: Protocol>(
-    shared: &Shared<P>,
+    shared: &Arc<Shared<P>>,
     socket: &Arc<Socket>,
     place: &Arc<Place>,
 ) -> Result<Session<P>, End> {
@@ -163,11 +169,19 @@ pub(crate) fn begin<P: Protocol>(
         Ok(None) => return Err(End::Gone),
         Err(end) => return Err(wire.answers.write(socket).map_or_else(|gone| gone, |()| end)),
     };
-    let application = connection.application_name().to_owned();
+    let (application, zone) = (connection.application_name().to_owned(), connection.time_zone().to_owned());
     let (extended, place) = (Extended::default(), place.clone());
-    let mut session = Session { connection, wire, extended, is_skipping: false, application, place };
+    let mut session = Session { connection, wire, extended, is_skipping: false, application, zone, place };
     session.wire.answers.ready(TransactionStatus::Idle);
     session.connection.wait_for_workers(WORKER_WAIT);
+    let (server, number) = (Arc::downgrade(shared), session.place.number);
+    session.connection.on_notification(move || {
+        if let Some(server) = server.upgrade()
+            && let Some(session) = server.silent.rouse(number)
+        {
+            threads::run(&server, Task::GoOn(session));
+        }
+    });
     // It has said nothing yet.
     let _ = session.connection.park();
     Ok(session)
@@ -201,6 +215,9 @@ impl<P: Protocol> Session<P> {
         let mut content = Vec::new();
         loop {
             if !self.wire.has_next()? {
+                while self.tell() {
+                    self.wire.answers.write(&self.wire.socket)?;
+                }
                 self.wire.answers.write(&self.wire.socket)?;
                 self.place.note_bytes(self.wire.incoming.received, self.wire.answers.sent);
                 if !self.connection.is_in_transaction() {
@@ -241,6 +258,9 @@ impl<P: Protocol> Session<P> {
         let is_in_transaction = self.connection.is_in_transaction();
         let ends_after = self.connection.idle_timeout().filter(|_| is_in_transaction);
         let parks_after = match self.connection.park_after() {
+            _ if !is_in_transaction && !self.connection.is_pipelined() && self.connection.is_listening() => {
+                Some(SILENCE_OF_LISTENERS)
+            }
             // Transactions are not parked; the worker of none is not wanted.
             None if !is_in_transaction => Some(SILENCE),
             time => time.filter(|time| ends_after.is_none_or(|ends| *time < ends)),
@@ -258,6 +278,10 @@ impl<P: Protocol> Session<P> {
             let left = ends_after.map(|ends| ends.saturating_sub(rested));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Self::expired());
+            }
+            // Nobody has told it while it waited here.
+            if self.hears() {
+                return Ok(Rest::Silent(left));
             }
             time = match parks_after.map(|_| self.connection.park_idle()) {
                 Some(Parking::NoTransaction | Parking::Parked) => return Ok(Rest::Silent(left)),
@@ -336,6 +360,21 @@ impl<P: Protocol> Session<P> {
         })
     }
 
+    /// Whether the session was told something that its client can be told now.
+    pub(crate) fn hears(&self) -> bool {
+        self.connection.has_notifications() && !self.connection.is_pipelined()
+    }
+
+    /// Tells the client what the session was told, outside of transactions, and whether there was something.
+    fn tell(&mut self) -> bool {
+        if !self.hears() {
+            return false;
+        }
+        let told = self.connection.notifications(TOLD_AT_ONCE);
+        told.iter().for_each(|told| self.wire.answers.notification(told));
+        !told.is_empty()
+    }
+
     /// Tells the client that it may go on, what has become of its transaction, and what has changed of its settings.
     fn ready(&mut self) {
         let status = self.connection.transaction_status();
@@ -345,6 +384,13 @@ impl<P: Protocol> Session<P> {
         if self.connection.application_name() != self.application {
             self.connection.application_name().clone_into(&mut self.application);
             self.wire.answers.parameter_status("application_name", &self.application);
+        }
+        if self.connection.time_zone() != self.zone {
+            self.connection.time_zone().clone_into(&mut self.zone);
+            self.wire.answers.parameter_status("TimeZone", &self.zone);
+        }
+        if status == TransactionStatus::Idle {
+            self.tell();
         }
         self.wire.answers.ready(status);
     }

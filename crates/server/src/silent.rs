@@ -64,7 +64,7 @@ impl<P: Protocol> Silent<P> {
     /// Takes a session over. Its transaction ends after this time, if it is given.
     ///
     /// # Errors
-    /// The system watches no more sockets: the session goes on where it is.
+    /// It has something to tell its client, or the system watches no more sockets: the session goes on where it is.
     pub(crate) fn add(
         &self,
         mut session: Box<Session<P>>,
@@ -75,6 +75,10 @@ impl<P: Protocol> Silent<P> {
         let ends_at = ends_after
             .map(|time| self.clock.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
         let mut state = self.state();
+        // It was told something meanwhile, and goes on at once. What comes from now on finds it here.
+        if session.hears() {
+            return Err(session);
+        }
         state.entries.insert(number, Entry { session, ends_at });
         if self.watch.add(&socket, number).is_err() {
             return state.entries.remove(&number).map_or(Ok(()), |entry| Err(entry.session));
@@ -109,6 +113,13 @@ impl<P: Protocol> Silent<P> {
             tasks.extend(state.take(number, &self.watch).map(Task::Expire));
         }
         Some(tasks)
+    }
+
+    /// A session was told something. It is the answer, to go on, if it is here and its client can be told now.
+    pub(crate) fn rouse(&self, number: i32) -> Option<Box<Session<P>>> {
+        let mut state = self.state();
+        let hears = !state.is_over && state.entries.get(&number).is_some_and(|entry| entry.session.hears());
+        if hears { state.take(number, &self.watch) } else { None }
     }
 
     /// Has the thread look around.

@@ -92,12 +92,13 @@ fn describe(wire: &mut Wire, columns: &[RowColumn]) {
 
 /// Tells what a statement has done.
 fn tell(wire: &mut Wire, outcome: &Outcome, forms: &polychron_sql::Forms) -> Result<(), End> {
-    let Outcome { tag, columns, bounds, rows, notices, .. } = outcome;
+    let Outcome { tag, columns, bounds, origins, rows, notices, .. } = outcome;
     wire.answers.notices(notices);
     // A query without columns has rows all the same.
     if !columns.is_empty() || tag.starts_with("SELECT ") {
         let bound = |at: usize| bounds.get(at).copied().unwrap_or_default();
-        let columns = columns.iter().enumerate().map(|(at, (name, of))| (name.as_str(), *of, bound(at)));
+        let origin = |at: usize| origins.get(at).copied().flatten();
+        let columns = columns.iter().enumerate().map(|(at, (name, of))| (name.as_str(), *of, bound(at), origin(at)));
         wire.answers.columns(columns, |_| Format::Text);
     }
     for row in rows {

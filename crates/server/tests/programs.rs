@@ -98,6 +98,36 @@ fn psql_copies_files_in() {
 }
 
 #[test]
+fn psql_shows_what_it_is_told() {
+    let server = server();
+    let Some(mut psql) = program("psql", &server) else { return };
+    let script = "LISTEN a; BEGIN; NOTIFY a, 'one'; NOTIFY a; COMMIT; SET TIME ZONE 'Asia/Kolkata'; SELECT '2024-07-01'::timestamptz";
+    let texts = script.split("; ").flat_map(|text| ["-c", text]);
+    let shown = succeeded(&psql.args(["-X", "-A", "-t"]).args(texts).output().unwrap());
+    let told: Vec<_> = shown.lines().map(|line| line.split(" received").next().unwrap_or_default()).collect();
+    let wanted = [
+        "LISTEN",
+        "BEGIN",
+        "NOTIFY",
+        "NOTIFY",
+        "COMMIT",
+        "Asynchronous notification \"a\" with payload \"one\"",
+        "Asynchronous notification \"a\"",
+        "SET",
+        "2024-07-01 00:00:00+05:30",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn psql_takes_its_zone_from_the_environment() {
+    let server = server();
+    let Some(mut psql) = program("psql", &server) else { return };
+    psql.env("PGTZ", "Europe/Berlin").args(["-X", "-A", "-t", "-c", "SHOW timezone"]);
+    assert_eq!(succeeded(&psql.output().unwrap()), "Europe/Berlin\n");
+}
+
+#[test]
 fn psql_shows_that_it_knows_the_password() {
     let credentials = Credentials::Password(Password::new("of psql").unwrap());
     let server = server_with(credentials, |_| {});

@@ -109,6 +109,7 @@ impl<P: Protocol> Connection<P> {
         session.drawn().set_path(path.clone());
         let acts_on_commit = false;
         let _ = session.drawn().activity.set(slot.activity.clone());
+        session.drawn().connect(&database.post, &database.locks, slot.session);
         let mut own = Self {
             initial: None,
             statements: Statements::default(),
@@ -565,6 +566,7 @@ impl<P: Protocol> Drop for Connection<P> {
         self.session.roll_back();
         self.finish_definitions();
         self.drop_temporary(&|_, _| true);
+        self.session.drawn().close();
         self.session.drawn().forget_units();
     }
 }

@@ -373,6 +373,7 @@ impl<P: Protocol> Connection<P> {
             name: name.clone(),
             of: *of,
             bound: cursor.bounds.get(at).copied().unwrap_or_default(),
+            origin: None,
         };
         Some(cursor.columns.iter().enumerate().map(column).collect())
     }

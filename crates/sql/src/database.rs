@@ -11,12 +11,14 @@ use polychron_engine::mutations::left_out;
 use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::new_number;
 
+use crate::advisory::Locks;
 use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
 use crate::configured::{Configured, Holder};
 use crate::definitions::{self, Definitions, Kept, Other};
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
 use crate::names::Name;
+use crate::notifications::Post;
 use crate::parking::Shortage;
 use crate::sequences::{Sequence, SequenceDefinition};
 use crate::steps::Step;
@@ -32,6 +34,9 @@ pub struct SqlDatabase<P: Protocol> {
     catalog: RwLock<Arc<Catalog>>,
     pub(crate) versions: Arc<Versions>,
     pub(crate) gates: Gates,
+    /// What sessions tell each other, and what they lock by numbers.
+    pub(crate) post: Arc<Post>,
+    pub(crate) locks: Arc<Locks>,
     pub(crate) shortage: Arc<Shortage>,
     /// Tables of the engine that transactions have made which have not ended.
     made: Mutex<HashSet<TableId>>,
@@ -58,20 +63,20 @@ impl<P: Protocol> SqlDatabase<P> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let first = Catalog::of(this.clone(), u64::from(new_number()) << 32);
             let (versions, catalog) = (Versions::new(first.version).into(), RwLock::new(Arc::new(first)));
-            let (gates, shortage, made, describing, pending) = Default::default();
-            let (last_number, configured, this) = (Mutex::default(), Default::default(), this.clone());
             Self {
                 protocol,
                 catalog,
                 versions,
-                gates,
-                shortage,
-                made,
-                describing,
-                pending,
-                last_number,
-                configured,
-                this,
+                gates: Gates::default(),
+                post: Arc::default(),
+                locks: Arc::default(),
+                shortage: Arc::default(),
+                made: Mutex::default(),
+                describing: Mutex::default(),
+                pending: Mutex::default(),
+                last_number: Mutex::default(),
+                configured: Holder::default(),
+                this: this.clone(),
             }
         })
     }

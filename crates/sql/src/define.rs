@@ -190,6 +190,9 @@ impl<P: Protocol> Connection<P> {
 
     /// Does what SET says of constraints and of settings; of nothing else.
     pub(crate) fn set(&mut self, statement: &ast::Statement) -> Option<Result<Outcome, SqlError>> {
+        if let ast::Statement::Set(ast::Set::SetTimeZone { local, value }) = statement {
+            return Some(self.set_time_zone(value, *local));
+        }
         let ast::Statement::Set(ast::Set::SingleAssignment { scope, variable, values, .. }) = statement else {
             return None;
         };
@@ -355,6 +358,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     fn finish(&mut self) {
+        self.session.drawn().locks.set_leaving(false);
         let ended = self.session.take_ended();
         let has_committed = ended.as_ref().is_some_and(|(_, has_committed)| *has_committed);
         if ended.is_some() {
@@ -372,12 +376,15 @@ impl<P: Protocol> Connection<P> {
         }
         if !self.session.is_open() {
             self.end_settings(has_committed);
+            self.session.drawn().end();
             for sequence in self.session.drawn().take_unsaved() {
                 // What is not stored now is stored with the next number.
                 let _ = sequence.save();
             }
             self.database.leave(&self.slot);
             self.act_on_commit();
+        } else if self.session.is_lost() {
+            self.session.drawn().end();
         }
     }
 }

@@ -86,7 +86,7 @@ states! {
     INVALID_SCHEMA_NAME "3F000" "There is no such schema.";
     INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
     SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
-    DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open.";
+    DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open, or the session for itself, over advisory locks of others.";
     INSUFFICIENT_PRIVILEGE "42501" "What nobody may do.";
     SYNTAX_ERROR "42601" "The text is no statement.";
     DUPLICATE_COLUMN "42701" "Two columns of one name.";

@@ -189,7 +189,7 @@ impl Expr {
             Self::Subquery(subquery) => subquery.answer(row, context),
             Self::Drawn(drawing, arguments) => {
                 let values = arguments.iter().map(|argument| argument.eval(row, context));
-                drawing.answer(&values.collect::<Result<Vec<_>, _>>()?)
+                drawing.answer(&values.collect::<Result<Vec<_>, _>>()?, context)
             }
         }
     }

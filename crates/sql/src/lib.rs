@@ -1,7 +1,9 @@
 //! SQL over the plug point's transactions, in PostgreSQL's dialect. `docs/sql.md` has the design.
 
 mod access;
+mod advisory;
 mod arrays;
+mod asked;
 mod bind;
 mod casts;
 mod catalog;
@@ -30,6 +32,7 @@ mod gates;
 mod interrupts;
 mod json;
 mod names;
+mod notifications;
 mod outcome;
 mod parameters;
 mod parking;
@@ -60,6 +63,7 @@ mod versions;
 mod watch;
 mod whole;
 mod wire;
+mod zones;
 
 pub use arrays::Array;
 pub use configured::{Configuration, ConfigurationFiles, Origin};
@@ -70,12 +74,13 @@ pub use datum::{Datum, Interval, OwnedDatum};
 pub use decimal::Decimal;
 pub use error::{About, SqlError, SqlState};
 pub use interrupts::CancelHandle;
+pub use notifications::Notification;
 pub use outcome::{Notice, Outcome};
 pub use parking::Workers;
 pub use prepared::{Kind, Prepared};
 pub use resident::park_idle;
 pub use roles::LogIn;
-pub use rows::{FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
+pub use rows::{ColumnOrigin, FromRow, Row, RowColumn, RowIndex, Rows, RowsIter};
 pub use session::{KeptBecause, Parking};
 pub use session_statements::Named;
 pub use settings::{SETTINGS, Scope, Setting, Values, checked};

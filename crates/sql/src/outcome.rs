@@ -3,8 +3,9 @@
 use crate::datum::OwnedDatum;
 use crate::error::SqlState;
 use crate::plan::Plan;
+use crate::rows::ColumnOrigin;
 use crate::text::{self, Zone};
-use crate::types::{Bound, Type};
+use crate::types::{Bound, ColumnType, Type};
 
 /// What a statement has done.
 #[derive(Clone, Debug, Default)]
@@ -17,10 +18,29 @@ pub struct Outcome {
     pub columns: Vec<(String, Type)>,
     /// What the types of its columns allow of values; empty: anything.
     pub bounds: Vec<Bound>,
+    /// The columns of tables that they are; empty: none is.
+    pub origins: Vec<Option<ColumnOrigin>>,
     /// The rows.
     pub rows: Vec<Vec<OwnedDatum>>,
     /// What the client is to know, although nothing has failed.
     pub notices: Vec<Notice>,
+    /// In which zone its values are shown.
+    pub(crate) zone: Zone,
+}
+
+/// A column of what a statement answers.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputColumn {
+    pub(crate) name: String,
+    pub(crate) of: ColumnType,
+    /// The column of a table that it is, if it is one.
+    pub(crate) origin: Option<ColumnOrigin>,
+}
+
+impl OutputColumn {
+    pub(crate) fn new(name: impl Into<String>, of: impl Into<ColumnType>) -> Self {
+        Self { name: name.into(), of: of.into(), origin: None }
+    }
 }
 
 /// A remark about a statement that has not failed.
@@ -87,13 +107,13 @@ impl Outcome {
 
     /// The rows as text, as PostgreSQL shows values; NULL is `None`.
     pub fn texts(&self) -> impl Iterator<Item = Vec<Option<String>>> {
-        let zone = Zone::utc();
+        let zone = &self.zone;
         self.rows.iter().map(move |row| {
             let shown = row.iter().zip(&self.columns).map(|(value, (_, of))| {
                 let value = value.get();
                 (!value.is_null()).then(|| {
                     let mut shown = String::new();
-                    text::write(*of, value, &zone, &mut shown);
+                    text::write(*of, value, zone, &mut shown);
                     shown
                 })
             });

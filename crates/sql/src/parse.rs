@@ -459,7 +459,10 @@ impl Command {
     pub(crate) fn is_set(&self) -> bool {
         match self {
             Self::Sql(ast::Statement::Query(query)) => SessionCall::all(query).is_some(),
-            Self::Sql(statement) => matches!(statement, ast::Statement::Set(ast::Set::SingleAssignment { .. })),
+            Self::Sql(statement) => matches!(
+                statement,
+                ast::Statement::Set(ast::Set::SingleAssignment { .. } | ast::Set::SetTimeZone { .. })
+            ),
             Self::Roles(command) => matches!(**command, RoleCommand::Switch(_)),
             _ => false,
         }

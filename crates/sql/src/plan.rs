@@ -10,16 +10,9 @@ use crate::catalog::{ForeignKey, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::functions::Function;
+pub(crate) use crate::outcome::OutputColumn;
 pub(crate) use crate::paths::{Path, Scan};
 use crate::sequences::Drawn;
-use crate::types::ColumnType;
-
-/// A column of what a statement answers.
-#[derive(Clone, Debug)]
-pub(crate) struct OutputColumn {
-    pub(crate) name: String,
-    pub(crate) of: ColumnType,
-}
 
 /// An operator, which gives rows.
 #[derive(Clone, Debug)]
@@ -574,7 +567,7 @@ impl Plan {
 
 /// The column of what EXPLAIN answers.
 fn explained() -> Vec<OutputColumn> {
-    vec![OutputColumn { name: "QUERY PLAN".to_owned(), of: crate::types::Type::Text.into() }]
+    vec![OutputColumn::new("QUERY PLAN", crate::types::Type::Text)]
 }
 
 /// The parts of a condition that all have to hold.

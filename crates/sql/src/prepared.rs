@@ -58,6 +58,14 @@ pub(crate) struct Bound {
     uses: Vec<(Arc<TableCounts>, Use)>,
 }
 
+impl Bound {
+    /// Whether both have the same columns, by name and type, whichever tables these are of.
+    fn answers_as(&self, other: &Self) -> bool {
+        let shown = |column: &RowColumn| (column.name.clone(), column.of, column.bound);
+        self.columns.iter().map(shown).eq(other.columns.iter().map(shown))
+    }
+}
+
 /// A statement that is executed often, with other parameters each time.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -215,7 +223,7 @@ impl<P: Protocol> Connection<P> {
 
     /// What a text is that is not kept bound.
     fn other(&self, text: &str, types: &[Type]) -> Result<Other, SqlError> {
-        let column = |name: &str, of| RowColumn { name: name.to_owned(), of, bound: types::Bound::None };
+        let column = |name: &str, of| RowColumn { name: name.to_owned(), of, bound: types::Bound::None, origin: None };
         Ok(match parse::commands(text)?.first() {
             None => Other::Empty,
             Some(Command::Copy(copy)) if copy.is_from => Other::CopyIn,
@@ -309,7 +317,7 @@ impl<P: Protocol> Connection<P> {
                 false => connection.bound_text(&prepared.text, &prepared.types),
             };
             let bound = bound.and_then(|bound| match (&bound, &prepared.bound) {
-                (Some(new), Some(old)) if decoded.is_some() && new.columns != old.columns => {
+                (Some(new), Some(old)) if decoded.is_some() && !new.answers_as(old) => {
                     let message = "cached plan must not change result type";
                     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
                 }
@@ -368,7 +376,12 @@ impl<P: Protocol> Connection<P> {
         };
         let columns = plan.columns().iter();
         let columns = columns
-            .map(|column| RowColumn { name: column.name.clone(), of: column.of.base, bound: column.of.bound })
+            .map(|column| RowColumn {
+                name: column.name.clone(),
+                of: column.of.base,
+                bound: column.of.bound,
+                origin: column.origin,
+            })
             .collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
         let (path, activity) = (self.path.clone(), &self.slot.activity);

@@ -13,6 +13,15 @@ use crate::text::{self, Zone};
 use crate::types::{Bound, Type};
 use crate::values::{FromSql, kind};
 
+/// The column of a table that a column of an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnOrigin {
+    /// The table's object id.
+    pub relation: u32,
+    /// The number of the column there, from 1 on.
+    pub number: i16,
+}
+
 /// A column of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowColumn {
@@ -22,6 +31,8 @@ pub struct RowColumn {
     pub of: Type,
     /// What its type allows of values.
     pub bound: Bound,
+    /// The column of a table that it is, if it is one.
+    pub origin: Option<ColumnOrigin>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +58,8 @@ pub struct Rows {
     given: u64,
     notices: Vec<Notice>,
     tag: Tag,
+    /// In which zone values are shown.
+    zone: Zone,
 }
 
 /// How many rows there is room for behind the second one, at least, and how many bytes of text behind the first text. A first row takes what it
@@ -80,7 +93,18 @@ impl Default for Rows {
 impl Rows {
     pub(crate) fn new(columns: Arc<[RowColumn]>) -> Self {
         let (cells, bytes, notices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { columns, cells, text: String::new(), bytes, length: 0, count: 0, given: 0, notices, tag: Tag::None }
+        Self {
+            columns,
+            cells,
+            text: String::new(),
+            bytes,
+            length: 0,
+            count: 0,
+            given: 0,
+            notices,
+            tag: Tag::None,
+            zone: Zone::utc(),
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -89,6 +113,11 @@ impl Rows {
         self.bytes.clear();
         self.notices.clear();
         (self.length, self.count, self.given) = (0, 0, 0);
+    }
+
+    /// In which zone values are shown.
+    pub(crate) fn set_zone(&mut self, zone: &Zone) {
+        self.zone = zone.clone();
     }
 
     pub(crate) fn set_notices(&mut self, notices: Vec<Notice>) {
@@ -118,7 +147,7 @@ impl Rows {
     pub(crate) fn of_outcome(outcome: crate::Outcome) -> Self {
         let columns = outcome.columns.into_iter().enumerate().map(|(at, (name, of))| {
             let bound = outcome.bounds.get(at).copied().unwrap_or_default();
-            RowColumn { name, of, bound }
+            RowColumn { name, of, bound, origin: outcome.origins.get(at).copied().flatten() }
         });
         let columns = columns.collect();
         let mut rows = Self::new(columns);
@@ -126,7 +155,7 @@ impl Rows {
             let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
             rows.push(&row);
         }
-        (rows.count, rows.notices) = (outcome.count, outcome.notices);
+        (rows.count, rows.notices, rows.zone) = (outcome.count, outcome.notices, outcome.zone);
         rows.tag = Tag::Fixed(outcome.tag.into());
         rows
     }
@@ -356,7 +385,7 @@ impl<'r> Row<'r> {
         let value = self.value(position);
         (!value.is_null()).then(|| {
             let mut shown = String::new();
-            text::write(self.rows.columns[position].of, value, &Zone::utc(), &mut shown);
+            text::write(self.rows.columns[position].of, value, &self.rows.zone, &mut shown);
             shown
         })
     }

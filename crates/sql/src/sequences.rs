@@ -5,6 +5,7 @@
 //! from a sequence, too, of which each connection takes blocks, so that their insertions do not meet.
 
 mod drawing;
+mod ending;
 mod planned;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,10 +15,13 @@ use polychron_engine::mutations::left_out;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
+use crate::advisory::Own;
+use crate::asked::Asked;
 use crate::catalog::{ForeignKey, Source};
 use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::Check;
 use crate::names::{Name, Path};
+use crate::notifications::{Outbox, SaidMark};
 use crate::procedures::Unit;
 use crate::roles::Access;
 use crate::steps::Step;
@@ -310,6 +314,10 @@ pub(crate) struct Drawn {
     path: Mutex<Arc<Path>>,
     /// What the session does, for its own questions.
     pub(crate) activity: std::sync::OnceLock<Arc<crate::watch::Activity>>,
+    /// What its transaction tells other sessions.
+    pub(crate) outbox: Outbox,
+    /// What it locks by numbers.
+    pub(crate) locks: Own,
     /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
     is_used: AtomicBool,
 }
@@ -347,6 +355,9 @@ pub(crate) struct CheckModes {
     all: Option<bool>,
     named: HashMap<String, bool>,
 }
+
+/// How far a transaction has come: how much is deferred, what `SET CONSTRAINTS` has said, what is to be told to others, and what was asked of advisory locks.
+pub(crate) type DrawnMark = (usize, CheckModes, SaidMark, usize);
 
 impl CheckModes {
     fn are_deferred(&self, key: &ForeignKey) -> bool {
@@ -439,6 +450,8 @@ impl Drawn {
 
     /// A transaction begins.
     pub(crate) fn begin(&self) {
+        self.outbox.repeat();
+        self.locks.repeat();
         if !self.is_used() {
             return;
         }
@@ -496,14 +509,16 @@ impl Drawn {
         if self.is_used() { std::mem::take(&mut self.inner().postponed) } else { Vec::new() }
     }
 
-    /// How much is deferred, and what `SET CONSTRAINTS` has said: what comes behind it later may be undone.
-    pub(crate) fn deferred(&self) -> (usize, CheckModes) {
+    /// How far the transaction has come: what comes behind it later may be undone.
+    pub(crate) fn mark(&self) -> DrawnMark {
         let inner = self.inner();
-        (inner.deferred.len(), inner.modes.clone())
+        (inner.deferred.len(), inner.modes.clone(), self.outbox.mark(), self.locks.mark())
     }
 
     /// Undoes what came behind.
-    pub(crate) fn return_to(&self, (count, modes): &(usize, CheckModes)) {
+    pub(crate) fn return_to(&self, (count, modes, said, asked): &DrawnMark) {
+        self.outbox.return_to(*said);
+        self.locks.return_to(*asked);
         let mut inner = self.inner();
         inner.deferred.truncate(*count);
         inner.modes.clone_from(modes);
@@ -534,6 +549,8 @@ impl Drawn {
 
     /// The statements of a transaction run again: they are given what they were given.
     pub(crate) fn repeat(&self) {
+        self.outbox.repeat();
+        self.locks.repeat();
         if !self.is_used() {
             return;
         }
@@ -562,6 +579,8 @@ pub(crate) enum Draw {
     Last,
     Set(Arc<Sequence>),
     Shown(Arc<Sequence>, Shown),
+    /// Something else that is the session's.
+    Asked(Asked),
 }
 
 impl Draw {
@@ -574,6 +593,7 @@ impl Draw {
             Self::Set(_) => "setval",
             Self::Shown(_, Shown::LastValue) => "last_value",
             Self::Shown(_, Shown::IsCalled) => "is_called",
+            Self::Asked(asked) => asked.name(),
         }
     }
 }

@@ -10,10 +10,12 @@
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
 mod cursors;
+mod ended;
 mod modes;
 mod parking;
 mod replay;
 mod script;
+mod waiting;
 mod whole;
 
 use std::cell::Cell;
@@ -49,6 +51,7 @@ use crate::text::Zone;
 use crate::versions::Versions;
 use crate::watch::SessionState;
 
+use ended::Ended;
 pub(crate) use parking::PARK_AFTER;
 use parking::Parker;
 pub use parking::{KeptBecause, Parking};
@@ -148,33 +151,6 @@ pub(crate) struct Session<W: Interactive + 'static> {
 
 /// A plan that may have to run again, and the values of its parameters.
 pub(crate) type Kept<'p> = (&'p Arc<Plan>, &'p [Datum<'p>]);
-
-/// What a transaction of statements ends with.
-enum Ended {
-    Sql(SqlError),
-    Engine(Error),
-}
-
-impl Ended {
-    fn engine(&self) -> Option<&Error> {
-        if let Self::Engine(error) = self { Some(error) } else { None }
-    }
-}
-
-impl From<Error> for Ended {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Sql(error) => Self::Sql(error),
-            Failure::Engine(error) => Self::Engine(error),
-        }
-    }
-}
 
 /// Where the worker is while no transaction has it.
 const AT_HOME: &str = "a transaction gives the worker back when it ends";
@@ -349,6 +325,10 @@ impl<W: Interactive + 'static> Session<W> {
         let ended = loop {
             let Some(block) = &mut self.block else { return Ok(true) };
             let Some(transaction) = block.transaction.take().filter(|_| !block.has_failed) else { break Ok(false) };
+            if let Err(error) = self.drawn.reserve() {
+                drop(transaction);
+                break Err(error);
+            }
             let error = match transaction.take().map_err(|_| SqlError::internal(HERE))?.commit() {
                 Ok(()) => break Ok(true),
                 Err(error) => error,
@@ -360,6 +340,9 @@ impl<W: Interactive + 'static> Session<W> {
                 break Err(error);
             }
         };
+        if matches!(ended, Ok(true)) {
+            self.drawn.outbox.publish();
+        }
         self.end_cursors(matches!(ended, Ok(true)));
         self.ended = self.block.take().map(|block| (block.script, matches!(ended, Ok(true)))).or(self.ended.take());
         ended
@@ -377,6 +360,7 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs a plan in the open transaction.
     pub(crate) fn run(&mut self, (plan, values): Kept<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
+        self.begin_statement();
         loop {
             let block = self.block.as_mut().expect("a transaction is open");
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
@@ -388,7 +372,7 @@ impl<W: Interactive + 'static> Session<W> {
                     block.note(plan, values, sum);
                     return Ok(outcome);
                 }
-                Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
+                Err(failure) => self.recover_or_wait(failure, zone).map_err(|failure| self.fail(failure))?,
             }
         }
     }
@@ -422,16 +406,25 @@ impl<W: Interactive + 'static> Session<W> {
             if last.is_none() {
                 let ran = run_deferred(drawn.take_deferred(), transaction, (zone, now));
                 // The last statement is not answered where the transaction fails behind it.
-                ran.inspect_err(|_| drop(outcomes.pop()))?;
+                ran.and_then(|()| Ok(drawn.reserve()?)).inspect_err(|_| drop(outcomes.pop()))?;
             }
             last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
         };
         let defers = matches!(plans, [(plan, _)] if last.is_none() && futures::of_plan(plan).is_some());
-        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
-        let ended = futures::deferring(defers, attempt, Ended::engine);
+        drawn.locks.set_leaving(true);
+        let ended = loop {
+            let attempt =
+                || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
+            let ended = futures::deferring(defers, attempt, Ended::engine);
+            match Self::has_waited(&drawn) {
+                Ok(true) => {}
+                Ok(false) => break ended,
+                Err(error) => break Err(Ended::Sql(error)),
+            }
+        };
         let ticket = worker.take_ticket();
         match self.answers.give(ticket, ended) {
-            Ok(()) => {}
+            Ok(()) => drawn.outbox.publish(),
             Err(Ended::Sql(error)) => {
                 outcomes.into_iter().for_each(answered);
                 return Err(error);
@@ -455,6 +448,7 @@ impl<W: Interactive + 'static> Session<W> {
         if self.is_planned() {
             return self.run_into_whole((plan, values), zone, rows);
         }
+        self.begin_statement();
         while let Some(block) = &mut self.block {
             let (now, scratch) = (Now::At(block.now), &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
@@ -472,7 +466,7 @@ impl<W: Interactive + 'static> Session<W> {
                     block.note(plan, values, sum);
                     return Ok(());
                 }
-                Err(failure) => self.recover(failure, zone).map_err(|failure| self.fail(failure))?,
+                Err(failure) => self.recover_or_wait(failure, zone).map_err(|failure| self.fail(failure))?,
             }
         }
         resident::maintain();
@@ -487,15 +481,25 @@ impl<W: Interactive + 'static> Session<W> {
             drawn.begin();
             answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut *scratch, stream.as_deref_mut()))?;
             run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
-            Ok(())
+            drawn.reserve().map_err(Ended::Sql)
         };
-        let attempt = || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
-        let ended = futures::deferring(futures::of_plan(plan).is_some(), attempt, Ended::engine);
+        drawn.locks.set_leaving(true);
+        let ended = loop {
+            let attempt =
+                || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
+            let ended = futures::deferring(futures::of_plan(plan).is_some(), attempt, Ended::engine);
+            match Self::has_waited(drawn) {
+                Ok(true) => {}
+                Ok(false) => break ended,
+                Err(error) => break Err(Ended::Sql(error)),
+            }
+        };
         let ended = if answers.is_empty() { ended } else { answers.give(worker.take_ticket(), ended) };
         ended.map_err(|ended| match ended {
             Ended::Sql(error) => error,
             Ended::Engine(error) => SqlError::of_engine(error),
         })?;
+        drawn.outbox.publish();
         conflicts.lines(plan).iter().for_each(|line| rows.push(&[Datum::Text(line)]));
         Ok(())
     }
@@ -535,7 +539,7 @@ impl<W: Interactive + 'static> Session<W> {
         let Some(block) = &mut self.block else { return };
         let Some(transaction) = &mut block.transaction else { return };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
-        let mark = block.script.mark(self.drawn.deferred(), self.cursor_count, settings);
+        let mark = block.script.mark(self.drawn.mark(), self.cursor_count, settings);
         block.savepoints.push((name, savepoint, mark));
     }
 

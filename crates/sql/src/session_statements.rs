@@ -16,6 +16,7 @@ use crate::context::{Context, Now, now};
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
+use crate::notifications::Channel;
 use crate::outcome::Outcome;
 use crate::parse::{self, Command, is_plain};
 use crate::prepared::Prepared;
@@ -129,10 +130,12 @@ impl<P: Protocol> Connection<P> {
             S::Deallocate { name, .. } => self.deallocate(name),
             S::Discard { object_type } => self.discard(object_type),
             S::Reset(reset) => self.reset(&reset.reset),
-            // Nothing is ever listened to.
-            S::UNLISTEN { .. } => Ok(Outcome::tagged("UNLISTEN")),
-            S::LISTEN { .. } => Err(SqlError::unsupported("LISTEN")),
-            S::NOTIFY { .. } => Err(SqlError::unsupported("NOTIFY")),
+            S::LISTEN { channel } => self.listen(Channel::Listen(folded(channel))),
+            S::UNLISTEN { channel } if channel.quote_style.is_none() && channel.value == "*" => {
+                self.listen(Channel::UnlistenAll)
+            }
+            S::UNLISTEN { channel } => self.listen(Channel::Unlisten(folded(channel))),
+            S::NOTIFY { channel, payload } => self.notify(&folded(channel), payload.as_deref().unwrap_or_default()),
             S::Vacuum(_) if self.session.is_open() => Err(within_block("VACUUM")),
             _ => return None,
         })
@@ -258,6 +261,7 @@ impl<P: Protocol> Connection<P> {
                 self.statements.clear();
                 self.cache.clear();
                 self.session.drawn().forget_last();
+                self.session.drawn().close();
                 self.drop_temporary(&|_, _| true);
                 self.switch(&Switch::back("RESET"))?;
                 self.reset_all();

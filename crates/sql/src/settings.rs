@@ -16,6 +16,7 @@ use polychron_engine::Protocol;
 use crate::connection::Connection;
 use crate::names::Path;
 use crate::parameters::ClientSettings;
+use crate::text::Zone;
 
 pub use list::{SETTINGS, Scope, Setting, Values};
 pub(crate) use show::{all_columns, is_constant, is_default, is_of_transaction, name_of, shown_name, text_of};
@@ -35,6 +36,7 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) client: ClientSettings,
     pub(crate) path: Arc<Path>,
+    pub(crate) zone: Zone,
     /// From how long on transactions are told in the log.
     pub(crate) log_after: Option<Duration>,
 }
@@ -67,6 +69,7 @@ impl<P: Protocol> Connection<P> {
             idle_timeout: self.session.idle_timeout,
             client: self.client.clone(),
             path: self.path.clone(),
+            zone: self.zone.clone(),
             log_after: self.slot.activity.log_after(),
         }
     }
@@ -81,6 +84,7 @@ impl<P: Protocol> Connection<P> {
         self.session.park_after = settings.park_after;
         self.session.idle_timeout = settings.idle_timeout;
         self.client = settings.client;
+        self.zone = settings.zone;
         if !Arc::ptr_eq(&self.path, &settings.path) {
             self.session.drawn().set_path(settings.path.clone());
             self.path = settings.path;
@@ -99,6 +103,12 @@ impl<P: Protocol> Connection<P> {
             }
         }
         change(&mut settings);
+        // What the transaction has answered in one zone, it would answer otherwise in another.
+        if settings.zone.shown() != self.zone.shown()
+            && let Some(script) = self.session.script().filter(|script| script.has_run())
+        {
+            script.runs_once = true;
+        }
         self.apply(settings);
     }
 

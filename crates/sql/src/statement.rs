@@ -286,7 +286,9 @@ pub(crate) fn answer<T: Transaction>(
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
     let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
-    Ok(Outcome { tag: Tag::of(plan).text(count), count, columns, bounds, rows, notices: scratch.notices })
+    let origins = plan.columns().iter().map(|column| column.origin).collect();
+    let (tag, zone) = (Tag::of(plan).text(count), zone.clone());
+    Ok(Outcome { tag, count, columns, bounds, origins, rows, notices: scratch.notices, zone })
 }
 
 /// The most bytes of an answer that is gathered in memory.
@@ -338,6 +340,7 @@ pub(crate) fn answer_into<T: Transaction>(
         }
     };
     rows.set_count(count);
+    rows.set_zone(zone);
     rows.set_notices(std::mem::take(&mut scratch.notices));
     Ok(())
 }

@@ -51,6 +51,17 @@ async def main(dsn):
             await db.execute("DELETE FROM a")
         except asyncpg.ReadOnlySQLTransactionError as error:
             show(error.sqlstate)
+    heard = asyncio.Queue()
+    await db.add_listener("stock", lambda own, pid, channel, payload: heard.put_nowait((channel, payload)))
+    other = await asyncpg.connect(dsn)
+    await other.execute("NOTIFY stock, 'one'")
+    await other.execute("SELECT pg_notify('stock', $1)", "two")
+    async with db.transaction():
+        await other.execute("NOTIFY stock, 'behind'")
+    show([await asyncio.wait_for(heard.get(), 60) for _ in range(3)])
+    await db.reset()
+    show(await db.fetch("SELECT pg_listening_channels()"))
+    await other.close()
     await db.close()
     pool = await asyncpg.create_pool(dsn, min_size=1, max_size=2)
     async with pool.acquire() as db:

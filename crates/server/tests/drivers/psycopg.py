@@ -1,4 +1,4 @@
-"""psycopg 3: parameters as text and binary, errors, COPY, server-side cursors, pipelines, prepared statements."""
+"""psycopg 3: parameters as text and binary, errors, COPY, server-side cursors, pipelines, prepared statements, notifications, advisory locks, zones."""
 
 import datetime
 import decimal
@@ -26,6 +26,83 @@ def types(db):
             with db.cursor(binary=binary) as cursor:
                 cursor.execute(f"SELECT %s::{name}", (value,))
                 show(binary, name, repr(cursor.fetchone()[0]), cursor.description[0].type_code)
+
+
+def notifications(dsn):
+    with psycopg.connect(dsn, autocommit=True) as db, psycopg.connect(dsn, autocommit=True) as other:
+        db.execute("LISTEN stock")
+        with other.transaction():
+            other.execute("NOTIFY stock, 'one'")
+            other.execute("NOTIFY stock, 'one'")
+            other.execute("SELECT pg_notify('stock', %s)", ("two",))
+        with other.transaction():
+            other.execute("NOTIFY stock, 'lost'")
+            raise psycopg.Rollback
+        for it in db.notifies(timeout=60, stop_after=2):
+            show(it.channel, it.payload, it.pid == other.info.backend_pid)
+        db.execute("NOTIFY stock")
+        for it in db.notifies(timeout=60, stop_after=1):
+            show(it.channel, repr(it.payload), it.pid == db.info.backend_pid)
+        show(db.execute("SELECT * FROM pg_listening_channels()").fetchall())
+        db.execute("UNLISTEN *")
+        show(list(db.notifies(timeout=0.01)))
+        for text in ("SELECT pg_notify('', 'x')", "SELECT pg_notify('a', repeat('x', 8000))"):
+            try:
+                db.execute(text)
+            except psycopg.Error as error:
+                show(error.diag.sqlstate, error.diag.message_primary)
+
+
+def locks(dsn):
+    with psycopg.connect(dsn, autocommit=True) as db, psycopg.connect(dsn, autocommit=True) as other:
+        show(db.execute("SELECT pg_advisory_lock(7), pg_try_advisory_lock(1, 2)").fetchone())
+        show(other.execute("SELECT pg_try_advisory_lock(7), pg_try_advisory_lock_shared(1, 2)").fetchone())
+        seen = "SELECT classid, objid, objsubid, mode, granted FROM pg_locks WHERE locktype = 'advisory' ORDER BY 1, 2"
+        show(db.execute(seen).fetchall())
+        other.add_notice_handler(lambda it: show(it.severity, it.sqlstate, it.message_primary))
+        show(other.execute("SELECT pg_advisory_unlock(7)").fetchone())
+        other.execute("SET lock_timeout = '10ms'")
+        try:
+            other.execute("SELECT pg_advisory_xact_lock(7)")
+        except psycopg.Error as error:
+            show(error.diag.sqlstate, error.diag.message_primary)
+        show(db.execute("SELECT pg_advisory_unlock_all()").fetchone())
+        show(other.execute("SELECT pg_try_advisory_xact_lock(7)").fetchone())
+
+
+def zones(dsn):
+    with psycopg.connect(dsn, autocommit=True, options="-c TimeZone=America/New_York") as db:
+        show(db.info.timezone, db.execute("SHOW timezone").fetchone()[0])
+        for text in ("'2024-03-10 02:30'", "'2024-11-03 01:30'", "'1850-01-01'", "'2024-07-01 12:00+05:30'"):
+            show(db.execute(f"SELECT {text}::timestamptz, {text}::timestamptz::text").fetchone())
+        when = datetime.datetime(2024, 3, 9, 12, tzinfo=datetime.timezone.utc)
+        for binary in (False, True):
+            with db.cursor(binary=binary) as cursor:
+                cursor.execute("SELECT %s, %s + interval '1 day', %s + interval '24 hours'", (when, when, when))
+                show([it.isoformat() for it in cursor.fetchone()])
+        show(db.execute("SELECT date_trunc('day', %s::timestamptz)::text, extract(timezone FROM %s::timestamptz)",
+                        (when, when)).fetchone())
+        show(db.execute("SELECT date_trunc('day', timestamptz '2024-03-10 12:00+00', 'Asia/Tokyo')::text, "
+                        "(timestamp '2024-07-01' AT TIME ZONE 'Europe/Berlin')::text, "
+                        "make_timestamptz(2024, 7, 1, 12, 0, 0)::text, to_timestamp(0)::text").fetchone())
+        for value in ("3", "'-3.5'", "'europe/berlin'", "'EST5'", "'UTC+3'", "'utc'", "'foo/bar'", "'<+03>-03'"):
+            try:
+                db.execute(f"SET TimeZone = {value}")
+                show(value, db.execute("SHOW timezone").fetchone()[0],
+                     db.execute("SELECT '2024-07-01'::timestamptz::text, current_setting('TimeZone')",
+                                # A server may read the constant when it prepares the statement.
+                                prepare=False).fetchone())
+            except psycopg.Error as error:
+                show(error.diag.sqlstate, error.diag.message_primary)
+        for text in ("INTERVAL '-08:00' HOUR TO MINUTE", "'Asia/Kolkata'", "LOCAL", "-3"):
+            db.execute(f"SET TIME ZONE {text}")
+            show(text, db.execute("SHOW timezone").fetchone()[0])
+        with db.transaction():
+            db.execute("SET LOCAL TIME ZONE 'Asia/Tokyo'")
+            show(db.execute("SELECT '2024-07-01'::timestamptz::text").fetchone())
+        show(db.info.parameter_status("TimeZone"))
+        db.execute("RESET TimeZone")
+        show(db.info.parameter_status("TimeZone"))
 
 
 def failures(db):
@@ -124,6 +201,9 @@ def main(dsn):
                 db.execute("DISCARD ALL")
         except psycopg.Error as error:
             show(error.diag.sqlstate, error.diag.message_primary)
+    notifications(dsn)
+    locks(dsn)
+    zones(dsn)
 
 
 main(sys.argv[1])

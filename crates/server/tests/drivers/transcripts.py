@@ -1,6 +1,6 @@
 """Messages of the protocol, sent as they are: errors, portals, COPY, pipelines, cancels. What is answered is printed, message by message.
 
-Left out is what servers may differ in: files, lines and contexts of an error, ids of tables and numbers of columns in descriptions.
+Left out is what servers may differ in: files, lines and contexts of an error, ids of tables.
 """
 
 import select
@@ -91,10 +91,12 @@ def shown(kind, content):
         (count,), at, columns = struct.unpack("!h", content[:2]), 2, []
         for _ in range(count):
             end = content.index(b"\0", at)
-            columns.append((content[at:end].decode(), *struct.unpack("!IhIhih", content[end + 1:end + 19])[2:]))
+            table, *rest = struct.unpack("!IhIhih", content[end + 1:end + 19])
+            columns.append((content[at:end].decode(), table > 0, *rest))
             at = end + 19
         return columns
-    return content
+    # Whose number it is differs.
+    return content[4:] if kind == "A" else content
 
 
 client = Client()
@@ -162,3 +164,28 @@ while not select.select([client.socket], [], [], 0.2)[0]:
         other.recv(1)
 client.show()
 ask("and goes on", query("SELECT 1 AS one"))
+ask("a channel", query("LISTEN a; NOTIFY a, 'one'; NOTIFY a, 'one'; NOTIFY a"))
+ask("told behind a transaction", query("BEGIN; SELECT pg_notify('a', 'two')"), query("COMMIT"))
+client.show()
+ask("told behind Sync", parse("", "NOTIFY a, 'three'"), describe("S", ""), bind("", ""), describe("P", ""), execute(""), SYNC)
+ask("not told", query("BEGIN; NOTIFY a, 'lost'; SELECT 1 / 0"))
+ask("ended", query("ROLLBACK"))
+ask("no channel", query("UNLISTEN *; NOTIFY a"))
+ask("a lock", query("SELECT pg_advisory_lock(1), pg_try_advisory_lock(2, 3)"))
+ask("given back", query("SELECT pg_advisory_unlock_all()"))
+ask("a zone", query("SET TIME ZONE 'asia/kolkata'; SHOW timezone"))
+ask("its times", parse("", "SELECT $1::timestamptz, '2024-07-01'::timestamptz::text"), bind("", "", b"2024-07-01 12:00"),
+    execute(""), SYNC)
+ask("no zone", query("SET TIME ZONE 'Nowhere'"))
+ask("the first one", query("SET TIME ZONE DEFAULT"))
+ask("a portal of a transaction that has failed", query("BEGIN; SELECT 1 / 0"))
+ask("refused", parse("r", "SELECT 1"), SYNC)
+ask("ended", query("ROLLBACK"))
+ask("rows that were changed, in parts", parse("", "UPDATE t SET n = n + 1 WHERE id < 4 RETURNING id"), bind("p", ""),
+    execute("p", 1), execute("p", 1), execute("p", 5), SYNC)
+ask("all were changed", query("SELECT sum(n) FROM t WHERE id < 4"))
+ask("VACUUM in a transaction", query("BEGIN; VACUUM"))
+ask("ended", query("ROLLBACK"))
+ask("columns of tables", query("SELECT t.n, t.id + 1, o.v AS other, count(*) FROM t JOIN t o USING (id) GROUP BY t.n, t.id, o.v LIMIT 0"))
+ask("described", parse("", "INSERT INTO t VALUES (90, 'z', 1) RETURNING n, v AS w, id + 1"), describe("S", ""), SYNC)
+ask("of several queries", query("SELECT id FROM t WHERE false UNION SELECT id FROM t WHERE false; SELECT n FROM t WHERE false"))

@@ -6,6 +6,7 @@ use super::aggregates::aggregate_kind;
 use super::expressions::{fold_array, shown};
 use super::windows::window_function;
 use super::{Binder, Written};
+use crate::asked::Asked;
 use crate::casts::{Cast, Place};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
@@ -250,7 +251,10 @@ impl Binder<'_> {
             }
             "uuid_generate_v4" if arguments.is_empty() => self.call("gen_random_uuid", arguments),
             "current_timestamp" | "current_date" | "localtimestamp" => self.clock_time(name, arguments),
-            _ => self.call(name, arguments),
+            _ => match Asked::named(name) {
+                Some(asked) => self.question(asked, arguments),
+                None => self.call(name, arguments),
+            },
         }
     }
 

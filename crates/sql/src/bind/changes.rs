@@ -52,7 +52,7 @@ impl Binder<'_> {
             Some(ast::OnInsert::OnConflict(on)) => self.on_conflict((&table, need), own.clone(), on)?,
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
-        let returning = self.returning(own, insert.returning.as_deref())?;
+        let returning = self.returning(&table, own, insert.returning.as_deref())?;
         let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
         Ok(Plan::Insert { table, source, checks, keys, on_conflict, returning })
     }
@@ -175,7 +175,7 @@ impl Binder<'_> {
         if is_to {
             columns.iter().for_each(|column| self.catalog.reads(Some((need, *column))));
             let named = columns.iter().map(|&at| &table.columns[at]);
-            let named = named.map(|column| OutputColumn { name: column.name.clone(), of: column.of }).collect();
+            let named = named.map(|column| OutputColumn::new(&*column.name, column.of)).collect();
             let scan = Scan { columns, ..Scan::whole(&table) };
             return Ok(Plan::Query { node: Node::Scan(scan), columns: named });
         }
@@ -264,7 +264,7 @@ impl Binder<'_> {
         let width = table.columns.len();
         let beside = if update.returning.is_some() { width..scope.columns.len() } else { 0..0 };
         let columns = (0..width).map(Expr::Column).chain(values).chain(beside.map(Expr::Column)).collect();
-        let returning = self.returning(scope, update.returning.as_deref())?;
+        let returning = self.returning(&table, scope, update.returning.as_deref())?;
         let (checks, keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
         let source = Node::Project { input: Box::new(node), columns };
         Ok(Plan::Update { table, source, is_joined: from.is_some(), set, checks, keys, returning })
@@ -343,7 +343,7 @@ impl Binder<'_> {
             Some(_) => Node::Project { input: Box::new(node), columns: (0..wanted).map(Expr::Column).collect() },
             None => node,
         };
-        let returning = self.returning(scope, delete.returning.as_deref())?;
+        let returning = self.returning(&table, scope, delete.returning.as_deref())?;
         let keys = self.foreign_keys(&table)?;
         Ok(Plan::Delete { table, source, is_joined: using.is_some(), keys, returning })
     }
@@ -388,15 +388,26 @@ impl Binder<'_> {
         Ok(Source { node: if beside.is_some() { kept_by_keys(node) } else { node }, scope })
     }
 
-    fn returning(&mut self, scope: Scope, items: Option<&[ast::SelectItem]>) -> Result<Option<Returning>, SqlError> {
+    /// What is answered of the changed rows, whose columns come first in the scope.
+    fn returning(
+        &mut self,
+        table: &Arc<Table>,
+        mut scope: Scope,
+        items: Option<&[ast::SelectItem]>,
+    ) -> Result<Option<Returning>, SqlError> {
         let Some(items) = items else { return Ok(None) };
+        let own = scope.columns.iter_mut().take(table.columns.len()).enumerate();
+        own.for_each(|(at, column)| column.origin = Some((table.clone(), at)));
         self.place = "RETURNING";
         let mut list = Vec::new();
-        self.within(scope, |binder| items.iter().try_for_each(|item| binder.select_item(item, &mut list)))?;
+        let origins = self.within(scope, |binder| {
+            items.iter().try_for_each(|item| binder.select_item(item, &mut list))?;
+            Ok(binder.origins(&list))
+        })?;
         let (mut columns, mut names) = (Vec::new(), Vec::new());
-        for (name, typed) in list {
+        for ((name, typed), origin) in list.into_iter().zip(origins) {
             let typed = self.known(typed)?;
-            names.push(OutputColumn { name, of: typed.of });
+            names.push(OutputColumn { name, of: typed.of, origin });
             columns.push(typed.expr);
         }
         Ok(Some(Returning { columns, names }))

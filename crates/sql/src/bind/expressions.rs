@@ -6,12 +6,14 @@ use super::literals::{beyond_numerics, constant};
 use super::operators::operator_name;
 use super::subqueries::query_of;
 use super::{Binder, column_type, folded};
+use crate::asked::Asked;
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions::{self, Function, Volatility};
+use crate::sequences::Draw;
 use crate::text::Zone;
 use crate::types::{Bound, Category, ColumnType, Type};
 
@@ -268,6 +270,14 @@ impl Binder<'_> {
         let (arguments, result) = self.fitted(function, arguments)?;
         self.note_call(function);
         Ok(Typed::new(fold(Expr::Call(function, arguments), function.volatility()), result))
+    }
+
+    /// A question to the session.
+    pub(super) fn question(&mut self, asked: Asked, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let (name, types) = (asked.name(), arguments.iter().map(Typed::base).collect::<Vec<_>>());
+        let found = functions::resolve(name, &types).map_err(|why| functions::no_function(name, &types, why))?;
+        let (arguments, result) = self.fitted(found, arguments)?;
+        Ok(Typed::new(self.drawing(Draw::Asked(asked), arguments), result))
     }
 
     /// The arguments as a function takes them, and its result.

@@ -260,10 +260,7 @@ impl Binder<'_> {
         let unit = self.unit(&procedure)?;
         self.catalog.used.borrow_mut().extend(&unit.tables);
         self.catalog.needs.borrow_mut().extend(unit.needs.iter().cloned());
-        let column = |(at, parameter): (usize, &Parameter)| OutputColumn {
-            name: procedure.output_name(at),
-            of: parameter.of.into(),
-        };
+        let column = |(at, parameter): (usize, &Parameter)| OutputColumn::new(procedure.output_name(at), parameter.of);
         let columns = procedure.outputs().enumerate().map(column).collect();
         Ok(Plan::Call(Call { unit, arguments, columns }.into()))
     }

@@ -166,7 +166,7 @@ impl Binder<'_> {
             let values = rows.iter_mut().map(|row| row.remove(column)).collect();
             let (values, of) = self.alike("VALUES", values)?;
             made.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
-            columns.push(OutputColumn { name: format!("column{}", column + 1), of });
+            columns.push(OutputColumn::new(format!("column{}", column + 1), of));
         }
         made.iter_mut().for_each(|row| row.reverse());
         columns.reverse();
@@ -232,6 +232,7 @@ impl Binder<'_> {
         let Behind { mut windows, mut sets } = behind;
         let ListParts { mut list, mut having, mut keys, mut distinct_on } = parts?;
         self.place = "GROUP BY";
+        let origins = self.origins(&list);
         let groups_around = (self.aggregates.take(), self.behind.take());
         let groups = self.groups(&select.group_by, &list);
         (self.aggregates, self.behind) = groups_around;
@@ -258,9 +259,9 @@ impl Binder<'_> {
         let node = behind_groups(node, Behind { windows, sets }, exprs.chain(&mut distinct_on))?;
         let mut columns = Vec::new();
         let mut exprs = Vec::new();
-        for (name, typed) in list {
+        for ((name, typed), origin) in list.into_iter().zip(origins) {
             let typed = if keeps_unknown { typed } else { self.known(typed)? };
-            columns.push(OutputColumn { name, of: typed.of });
+            columns.push(OutputColumn { name, of: typed.of, origin });
             exprs.push(typed.expr);
         }
         let once = match &select.distinct {

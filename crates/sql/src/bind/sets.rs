@@ -58,7 +58,7 @@ impl Binder<'_> {
             }
             rights.push(sides.pop().unwrap_or(Expr::NULL));
             lefts.push(sides.pop().unwrap_or(Expr::NULL));
-            columns.push(OutputColumn { name: one.name.clone(), of });
+            columns.push(OutputColumn::new(&*one.name, of));
         }
         let project = |node, columns| Node::Project { input: Box::new(node), columns };
         let (left, right) = (project(left.node, lefts), project(right.node, rights));

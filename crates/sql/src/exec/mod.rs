@@ -182,6 +182,11 @@ impl<'t> Exec<'t> {
         Self { access, shared }
     }
 
+    /// Notes something for the client.
+    pub(crate) fn note(&self, notice: Notice) {
+        self.shared.notices.borrow_mut().push(notice);
+    }
+
     pub(crate) fn take_arena(&self) -> Bump {
         self.shared.arenas.borrow_mut().pop().unwrap_or_default()
     }

@@ -32,7 +32,7 @@ const fn is_infinite(micros: i64) -> bool {
     micros == i64::MIN || micros == i64::MAX
 }
 
-fn zone(name: &str) -> Result<Zone, SqlError> {
+pub(super) fn zone(name: &str) -> Result<Zone, SqlError> {
     let unknown = || SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"));
     Zone::of(name).ok_or_else(unknown)
 }

@@ -3,6 +3,7 @@
 mod angles;
 mod arithmetic;
 mod arrays;
+mod asked;
 mod calendars;
 mod comparisons;
 mod encodings;
@@ -89,7 +90,9 @@ impl Function {
     pub(crate) fn volatility(&self) -> Volatility {
         match self.name {
             "random" | "gen_random_uuid" | "clock_timestamp" | "setseed" => Volatility::Volatile,
-            "to_timestamp" | "age" | "now" | "transaction_timestamp" | "statement_timestamp" => Volatility::Stable,
+            "to_timestamp" | "make_timestamptz" | "age" | "now" | "transaction_timestamp" | "statement_timestamp" => {
+                Volatility::Stable
+            }
             // The session's zone counts.
             _ if self.arguments.contains(&Type::Timestamptz) => Volatility::Stable,
             _ => Volatility::Immutable,
@@ -117,6 +120,7 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         angles::FUNCTIONS,
         arithmetic::FUNCTIONS,
         arrays::FUNCTIONS,
+        asked::FUNCTIONS,
         calendars::FUNCTIONS,
         encodings::FUNCTIONS,
         json::FUNCTIONS,
@@ -126,8 +130,10 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         system::FUNCTIONS,
         times::FUNCTIONS,
     ];
-    let lenient =
-        [arrays::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT].into_iter().flatten().map(|it| {
+    let lenient = [arrays::LENIENT, asked::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT]
+        .into_iter()
+        .flatten()
+        .map(|it| {
             let Function { name, arguments, result, eval, .. } = *it;
             &*Box::leak(Box::new(Function { name, arguments, result, is_strict: false, eval }))
         });

@@ -24,6 +24,7 @@ pub(crate) fn columns_of(name: &str) -> Option<&'static [(&'static str, Option<T
         "json_array_elements" | "jsonb_array_elements" | "json_array_elements_text" | "jsonb_array_elements_text" => {
             &[("value", None)]
         }
+        "pg_listening_channels" => &[("pg_listening_channels", None)],
         "pg_partition_ancestors" => &[("relid", None)],
         "json_object_keys" => &[("json_object_keys", None)],
         "jsonb_object_keys" => &[("jsonb_object_keys", None)],

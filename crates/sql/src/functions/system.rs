@@ -71,8 +71,6 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "pg_is_other_temp_schema"(Oid) -> Bool = |_, _| Ok(Datum::Bool(false));
     "pg_my_temp_schema"() -> Oid = |_, _| Ok(Datum::Int(0));
     "pg_partition_ancestors"(Oid) -> Oid = |_, context| Ok(Array::list(context.arena, &[]));
-    // Nobody has such a lock: the functions that take one are refused.
-    "pg_advisory_unlock_all"() -> Void = |_, _| Ok(Datum::Text(""));
     "pg_size_pretty"(Int8) -> Text = |it, context| {
         let (mut size, mut unit) = (int(it[0]) as f64, 0);
         let units = ["bytes", "kB", "MB", "GB", "TB", "PB"];

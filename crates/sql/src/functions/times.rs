@@ -254,6 +254,14 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, context.zone))?;
         Ok(Datum::Timestamp(from_local(local, context.zone)))
     };
+    "date_trunc"(Text, Timestamptz, Text) -> Timestamptz = |it, _| {
+        let (micros, zone) = (timestamp(it[1]), super::calendars::zone(text(it[2]))?);
+        if is_infinite(micros) {
+            return Ok(it[1]);
+        }
+        let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, &zone))?;
+        Ok(Datum::Timestamp(from_local(local, &zone)))
+    };
     "now"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));
     "transaction_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));
     "statement_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));

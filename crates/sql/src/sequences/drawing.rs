@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{BLOCK, Draw, Drawn, ROW_BLOCKS, Sequence, Shown, planned};
+use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 
@@ -14,7 +15,7 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    pub(crate) fn answer<'a>(&self, arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
+    pub(crate) fn answer<'a>(&self, arguments: &[Datum<'a>], context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
         let number = match &*self.draw {
             Draw::Next(sequence) => {
                 let number = self.next(sequence)?;
@@ -25,6 +26,7 @@ impl Drawing {
                 number
             }
             Draw::Row(sequence) => self.row(sequence)?,
+            Draw::Asked(asked) => return asked.answer(&self.drawn, arguments, context),
             Draw::Current(sequence) => {
                 let known = self.drawn.inner().last.get(&sequence.definition.number).copied();
                 known.ok_or_else(|| {

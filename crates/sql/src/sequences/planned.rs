@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use polychron_sync::spin_hint;
 
+use crate::advisory::Own;
+
 use super::{Drawn, DrawnInner, ROW_BLOCKS, Sequence, Shown};
 use crate::error::SqlError;
 
@@ -74,7 +76,7 @@ impl Sequence {
 impl Drawn {
     /// That of a connection whose transactions are planned.
     pub(crate) fn planned() -> Self {
-        Self { is_planned: true, ..Self::default() }
+        Self { is_planned: true, locks: Own::planned(), ..Self::default() }
     }
 
     pub(crate) fn is_planned(&self) -> bool {
@@ -99,6 +101,9 @@ impl Drawn {
     /// # Errors
     /// It cannot be done.
     pub(crate) fn provide(&self) -> Result<bool, SqlError> {
+        if self.locks.provide(self.activity.get().map(|it| &**it))? {
+            return Ok(true);
+        }
         let wanted = if self.is_used() { self.inner().wanted.take() } else { None };
         match wanted {
             None => return Ok(false),

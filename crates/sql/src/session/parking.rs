@@ -102,7 +102,7 @@ impl<W: Interactive + 'static> Home<W> {
 
 impl<W: Interactive + 'static> Block<W> {
     /// Why it is not parked, if it is not.
-    fn kept_because(&self, is_replayed: bool) -> Option<KeptBecause> {
+    pub(super) fn kept_because(&self, is_replayed: bool) -> Option<KeptBecause> {
         Some(match () {
             () if !is_replayed => KeptBecause::ReplayOff,
             () if self.has_failed => KeptBecause::Failed,

@@ -22,7 +22,7 @@ use crate::names::Name;
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
-use crate::sequences::{CheckModes, Drawn};
+use crate::sequences::{Drawn, DrawnMark};
 use crate::settings::Saved;
 use crate::steps::Step;
 use crate::text::Zone;
@@ -65,8 +65,7 @@ pub(crate) struct Script {
 pub(super) struct Mark {
     pub(super) items: usize,
     changes: Changes,
-    /// How many checks were deferred, and which keys were.
-    deferred: (usize, CheckModes),
+    drawn: DrawnMark,
     /// How many cursors the session had declared.
     pub(super) cursors: u64,
     pub(super) settings: Saved,
@@ -155,7 +154,7 @@ impl Script {
     }
 
     /// Whether it has run a statement, or defined something.
-    pub(super) fn has_run(&self) -> bool {
+    pub(crate) fn has_run(&self) -> bool {
         self.is_cut || !self.items.is_empty() || !self.before.is_empty()
     }
 
@@ -165,13 +164,13 @@ impl Script {
         self.items = Vec::new();
     }
 
-    pub(super) fn mark(&self, deferred: (usize, CheckModes), cursors: u64, settings: Saved) -> Mark {
-        Mark { items: self.items.len(), changes: self.changes.clone(), deferred, cursors, settings }
+    pub(super) fn mark(&self, drawn: DrawnMark, cursors: u64, settings: Saved) -> Mark {
+        Mark { items: self.items.len(), changes: self.changes.clone(), drawn, cursors, settings }
     }
 
     /// What came behind the mark was undone.
     pub(super) fn return_to(&mut self, mark: &Mark, drawn: &Drawn) {
-        drawn.return_to(&mark.deferred);
+        drawn.return_to(&mark.drawn);
         self.runs_once = true;
         self.items.truncate(mark.items);
         self.changes.clone_from(&mark.changes);

@@ -133,7 +133,8 @@ impl Statements<'_> {
                 return Err(Ended::Sql(error.clone()));
             }
             let checked = run_deferred(drawn.take_postponed(), transaction, (zone, now))
-                .and_then(|()| run_deferred(drawn.take_deferred(), transaction, (zone, now)));
+                .and_then(|()| run_deferred(drawn.take_deferred(), transaction, (zone, now)))
+                .and_then(|()| Ok(drawn.reserve()?));
             // The last statement is not answered where the transaction fails behind it.
             checked.inspect_err(|_| {
                 ran.outcomes.pop();
@@ -279,7 +280,10 @@ impl<W: Interactive + 'static> Session<W> {
             tape = procedure.tape;
             let ran = procedure.ran;
             match ended {
-                Ok(()) => return (Ok(()), ran),
+                Ok(()) => {
+                    drawn.outbox.publish();
+                    return (Ok(()), ran);
+                }
                 Err(Ended::Engine(error)) => return (Err(SqlError::of_engine(error)), Ran::default()),
                 // It ends: each time something is done that the transaction then finds done, or that fails.
                 Err(Ended::Sql(error)) => match drawn.provide() {

@@ -48,6 +48,8 @@ pub enum Values {
     Same(&'static [&'static str]),
     /// A name of UTF-8.
     Encoding,
+    /// A zone of time.
+    Zone,
 }
 
 impl Values {
@@ -57,7 +59,7 @@ impl Values {
             Self::Switch => "bool",
             Self::Choice(_) => "enum",
             Self::Number(..) | Self::Time | Self::Span => "integer",
-            Self::Text | Self::Path | Self::Same(_) | Self::Encoding => "string",
+            Self::Text | Self::Path | Self::Same(_) | Self::Encoding | Self::Zone => "string",
         }
     }
 }
@@ -105,10 +107,9 @@ const fn setting(
 }
 
 use Scope::{Fixed, Reload, Restart, Session};
-use Values::{Choice, Encoding, Number, Path, Same, Span, Switch, Text, Time};
+use Values::{Choice, Encoding, Number, Path, Same, Span, Switch, Text, Time, Zone};
 
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
-const ZONES: &[&str] = &["utc", "gmt", "etc/utc", "etc/gmt", "z", "zulu", "universal", "etc/universal", "uct"];
 /// What SHOW has for a setting that depends on the session.
 const OF_SESSION: &str = "";
 
@@ -236,7 +237,7 @@ pub const SETTINGS: &[Setting] = &[
     )
     .reported(),
     setting("statement_timeout", "0", (Session, Time), "How long a text of statements may take."),
-    setting("TimeZone", "UTC", (Session, Same(ZONES)), "The zone in which times are shown.").reported(),
+    setting("TimeZone", "UTC", (Session, Zone), "The zone in which times are shown.").reported(),
     setting(
         "tls_certificate",
         "",

@@ -69,6 +69,11 @@ impl<P: Protocol> Connection<P> {
         self.client.application()
     }
 
+    /// The zone of the session, by the name that SHOW gives it.
+    pub fn time_zone(&self) -> &str {
+        self.zone.shown()
+    }
+
     /// Names and values of the settings that PostgreSQL tells clients when they connect.
     pub fn reported_parameters(&self) -> impl Iterator<Item = (&'static str, String)> {
         let reported = SETTINGS.iter().filter(|setting| setting.is_reported);

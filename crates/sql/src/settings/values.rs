@@ -8,6 +8,7 @@ use super::{Scope, Setting, Settings, Values};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Path, shown_path};
 use crate::parameters::is_unicode;
+use crate::text::Zone;
 
 /// The most that a session keeps of settings with names of its own, in bytes.
 const CUSTOM_BYTES: usize = 1 << 20;
@@ -189,6 +190,7 @@ pub fn checked(setting: &Setting, text: &str) -> Result<String, SqlError> {
         },
         Values::Path => shown_path(&schemas(text)?),
         Values::Same(of) if of.contains(&text.to_lowercase().as_str()) => setting.default.to_owned(),
+        Values::Zone => Zone::of_setting(text).ok_or_else(|| invalid(name, text))?.shown().to_owned(),
         Values::Encoding if is_unicode(text) => setting.default.to_owned(),
         Values::Same(_) | Values::Encoding => return Err(unsupported()),
     })
@@ -207,6 +209,7 @@ impl Settings {
             "default_transaction_read_only" => switch(self.reads_only),
             "read_only_freshness" => if self.reads_recent { "recent" } else { "strict" }.to_owned(),
             "search_path" => shown_path(&self.path.schemas),
+            "timezone" => self.zone.shown().to_owned(),
             "application_name" => self.client.application().to_owned(),
             "extra_float_digits" => self.client.float_digits.to_string(),
             _ => match Setting::find(name) {
@@ -258,6 +261,7 @@ impl Settings {
                     self.path = Arc::new(Path { schemas, ..Path::clone(&self.path) });
                 }
             }
+            "timezone" => self.zone = Zone::of_setting(&value).ok_or_else(|| invalid(name, &value))?,
             "application_name" => self.client.set_application(&value),
             "extra_float_digits" => self.client.float_digits = value.parse().map_err(|_| invalid(name, &value))?,
             // The value is the only one.

@@ -1,6 +1,7 @@
 //! Dates, times and timestamps.
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, civil};
@@ -16,20 +17,78 @@ pub(crate) const DATES: std::ops::RangeInclusive<i64> = -2_440_588..=2_145_042_9
 /// The same of timestamps: 4714-11-24 BC to what 64 bits hold, in the year 294247, 29 years before the end of those of PostgreSQL.
 pub(crate) const TIMESTAMPS: std::ops::Range<i64> = -210_866_803_200_000_000..i64::MAX;
 
-/// A zone of the IANA table, or a fixed difference from UTC.
+/// Local time is less than so many seconds ahead of UTC, or behind.
+const MOST_AHEAD: i32 = 168 * 3600;
+/// The longest rule of POSIX, in bytes.
+const LONGEST_RULE: usize = 255;
+
+/// A zone of the IANA table, one of POSIX's rules, or a fixed difference from UTC.
 #[derive(Clone, Debug)]
-pub(crate) struct Zone(TimeZone);
+pub(crate) struct Zone {
+    zone: TimeZone,
+    /// What the setting of a session shows; `None`: the name that the zone has.
+    name: Option<Arc<str>>,
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self::utc()
+    }
+}
 
 impl Zone {
     pub(crate) fn utc() -> Self {
-        Self(TimeZone::UTC)
+        Self::unnamed(TimeZone::UTC)
+    }
+
+    fn unnamed(zone: TimeZone) -> Self {
+        Self { zone, name: None }
+    }
+
+    /// What a session is set to by a text: hours that local time is ahead of UTC, the name of a zone, or a rule of POSIX.
+    pub(crate) fn of_setting(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let hours = text.parse::<f64>().ok().filter(|_| text.starts_with(|it: char| !it.is_ascii_alphabetic()));
+        if let Some(hours) = hours {
+            return Self::ahead((hours * 3600.0).trunc() as i64);
+        }
+        if text.eq_ignore_ascii_case("gmt") {
+            return Some(Self { name: Some("GMT".into()), ..Self::utc() });
+        }
+        if let Ok(zone) = TimeZone::get(text) {
+            return Some(Self::unnamed(zone));
+        }
+        // A rule names what local time is called; what is left of a name that is none has no number.
+        let is_rule = text.is_ascii() && text.len() <= LONGEST_RULE && text.bytes().any(|it| it.is_ascii_digit());
+        let zone = TimeZone::posix(text).ok().filter(|_| is_rule)?;
+        Some(Self { zone, name: Some(text.into()) })
+    }
+
+    /// The zone that is so many seconds ahead of UTC, named as PostgreSQL names it: with the sign of POSIX behind the name.
+    pub(crate) fn ahead(seconds: i64) -> Option<Self> {
+        let zone = Self::fixed(i32::try_from(seconds).ok().filter(|it| it.abs() < MOST_AHEAD)?)?;
+        let (own, turned) = if seconds < 0 { ('-', '+') } else { ('+', '-') };
+        let all = seconds.unsigned_abs();
+        let mut shown = format!("{:02}", all / 3600);
+        if !all.is_multiple_of(3600) {
+            shown += &format!(":{:02}", all / 60 % 60);
+        }
+        if !all.is_multiple_of(60) {
+            shown += &format!(":{:02}", all % 60);
+        }
+        Some(Self { name: Some(format!("<{own}{shown}>{turned}{shown}").into()), ..zone })
+    }
+
+    /// What the setting of a session shows.
+    pub(crate) fn shown(&self) -> &str {
+        self.name.as_deref().or_else(|| self.zone.iana_name()).unwrap_or("UTC")
     }
 
     /// The zone of this name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "z" | "utc" | "gmt" | "zulu" => Some(Self::utc()),
-            _ => TimeZone::get(name).ok().map(Self),
+            _ => TimeZone::get(name).ok().map(Self::unnamed),
         }
     }
 
@@ -44,13 +103,13 @@ impl Zone {
     }
 
     fn fixed(seconds: i32) -> Option<Self> {
-        Offset::from_seconds(seconds).ok().map(|offset| Self(TimeZone::fixed(offset)))
+        Offset::from_seconds(seconds).ok().map(|offset| Self::unnamed(TimeZone::fixed(offset)))
     }
 
     /// Seconds that local time is ahead of UTC, at a timestamp. Where the table does not reach, the nearest year of the same kind counts.
     fn offset_at(&self, micros: i64) -> i32 {
         let known = Timestamp::from_microsecond(micros.clamp(-377_000_000_000_000_000, 253_000_000_000_000_000));
-        known.map_or(0, |timestamp| self.0.to_offset(timestamp).seconds())
+        known.map_or(0, |timestamp| self.zone.to_offset(timestamp).seconds())
     }
 }
 
@@ -70,7 +129,8 @@ pub(crate) fn from_local(local: i64, zone: &Zone) -> i64 {
     let second = micros / 1_000_000;
     let date = i16::try_from(year).ok().and_then(|year| civil::Date::new(year, month as i8, day as i8).ok());
     let time = civil::Time::new((second / 3600) as i8, (second / 60 % 60) as i8, (second % 60) as i8, 0).ok();
-    let zoned = date.zip(time).and_then(|(date, time)| zone.0.to_ambiguous_zoned(date.to_datetime(time)).later().ok());
+    let zoned =
+        date.zip(time).and_then(|(date, time)| zone.zone.to_ambiguous_zoned(date.to_datetime(time)).later().ok());
     // A local time that does not exist is not the one of what it is taken as, so that the offset there is another one.
     zoned.map_or_else(
         || local.saturating_sub(i64::from(zone.offset_at(local)) * 1_000_000),

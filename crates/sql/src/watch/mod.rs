@@ -54,6 +54,8 @@ pub(crate) struct Present {
     /// Tables in use, and closed ones, with their sessions.
     pub(crate) held: Vec<(u64, TableId)>,
     pub(crate) closed: Vec<(u64, TableId)>,
+    /// Advisory locks.
+    pub(crate) locks: Vec<crate::advisory::Seen>,
     pub(crate) statistics: Statistics,
 }
 
@@ -168,6 +170,7 @@ impl<P: Protocol> Live for SqlDatabase<P> {
             watch: self.gates.watch.clone(),
             held: self.gates.held(),
             closed: self.catalog().closed.iter().map(|(table, session)| (*session, *table)).collect(),
+            locks: self.locks.seen(),
             statistics: self.protocol.statistics(),
         }
     }

@@ -9,6 +9,7 @@ use polychron_base::clock::Duration;
 
 use super::objects::Objects;
 use super::{Binder, DATABASE, Names, OWNER, Row, Signal, flag, int, table_id, text};
+use crate::advisory::Key;
 use crate::bind::literals::constant;
 use crate::casts::Place;
 use crate::context::now;
@@ -234,7 +235,25 @@ fn of_locks(present: &Present) -> Vec<Row> {
         ]
     };
     let closed = present.closed.iter().map(|held| row(held, "AccessExclusiveLock"));
-    present.held.iter().map(|held| row(held, "AccessShareLock")).chain(closed).collect()
+    let advisory = present.locks.iter().map(|lock| {
+        let (class, object, parts) = match lock.key {
+            Key::One(key) => ((key as u64 >> 32) as u32, key as u32, 1),
+            Key::Two(class, object) => (class as u32, object as u32, 2),
+        };
+        let number = numbers.get(&lock.session).copied();
+        vec![
+            ("locktype", text("advisory")),
+            ("database", int(DATABASE_ID)),
+            ("classid", int(class.into())),
+            ("objid", int(object.into())),
+            ("objsubid", int(parts)),
+            ("pid", number.map_or(OwnedDatum::NULL, |number| int(number.into()))),
+            ("mode", text(if lock.is_shared { "ShareLock" } else { "ExclusiveLock" })),
+            ("granted", flag(lock.is_granted)),
+            ("fastpath", flag(false)),
+        ]
+    });
+    present.held.iter().map(|held| row(held, "AccessShareLock")).chain(closed).chain(advisory).collect()
 }
 
 fn of_conflicts(present: &Present, sees_all: bool) -> Vec<Row> {

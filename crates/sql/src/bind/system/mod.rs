@@ -5,6 +5,7 @@
 mod keys;
 mod live;
 mod objects;
+mod origins;
 mod relations;
 mod rights;
 mod routines;
