@@ -14,6 +14,7 @@ use crate::frames::{Incoming, LONGEST_AT_FIRST};
 use crate::messages::Content;
 use crate::registry::{KEY, Place};
 use crate::scram::{Exchange, Failure, MECHANISM};
+use crate::session::WORKER_WAIT;
 use crate::socket::Socket;
 use crate::{Options, Shared};
 
@@ -89,7 +90,8 @@ impl<'s> Newcomer<'s> {
             let error = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message);
             return Err(End::Fatal(error.with_detail("User does not have CONNECT privilege.")));
         }
-        let mut connection = crate::session::connect(shared, &startup.user)?;
+        let connection = shared.database.sql_as_within(&startup.user, WORKER_WAIT);
+        let mut connection = connection.map_err(End::Fatal)?.into_inner();
         for (name, value) in &startup.settings {
             connection.set_parameter(name, value).map_err(End::Fatal)?;
         }

@@ -391,6 +391,16 @@ impl DrawnInner {
     }
 }
 
+/// How far a transaction has come with its numbers and checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Position {
+    /// How many numbers it was given.
+    given: usize,
+    /// How many checks are deferred, and what `SET CONSTRAINTS` has said.
+    deferred: usize,
+    modes: CheckModes,
+}
+
 /// The most procedures that a connection keeps bound.
 const UNITS: usize = 256;
 
@@ -496,17 +506,19 @@ impl Drawn {
         if self.is_used() { std::mem::take(&mut self.inner().postponed) } else { Vec::new() }
     }
 
-    /// How much is deferred, and what `SET CONSTRAINTS` has said: what comes behind it later may be undone.
-    pub(crate) fn deferred(&self) -> (usize, CheckModes) {
+    /// What comes behind this may be undone.
+    pub(crate) fn position(&self) -> Position {
         let inner = self.inner();
-        (inner.deferred.len(), inner.modes.clone())
+        Position { given: inner.again, deferred: inner.deferred.len(), modes: inner.modes.clone() }
     }
 
-    /// Undoes what came behind.
-    pub(crate) fn return_to(&self, (count, modes): &(usize, CheckModes)) {
+    /// Undoes what came behind. Numbers that were given there are not given again: the statements that got them are not run again.
+    pub(crate) fn return_to(&self, position: &Position) {
         let mut inner = self.inner();
-        inner.deferred.truncate(*count);
-        inner.modes.clone_from(modes);
+        inner.given.truncate(position.given);
+        inner.again = inner.given.len();
+        inner.deferred.truncate(position.deferred);
+        inner.modes.clone_from(&position.modes);
     }
 
     /// What is deferred of keys that no longer are. It stays, since a return to a savepoint may defer them again.
