@@ -240,7 +240,8 @@ impl Gates {
     pub(crate) fn are_used(&self, tables: &[TableId], session: u64) -> bool {
         let sessions = lock(&self.sessions);
         let others = sessions.1.iter().filter_map(Weak::upgrade).filter(|slot| slot.session != session);
-        others.fold(false, |are_used, slot| slot.is_waited_for(tables) || are_used)
+        // All of them are told.
+        others.filter(|slot| slot.is_waited_for(tables)).count() > 0
     }
 
     /// Takes tables from the parked transactions of other sessions, unless one of the tables is in use.

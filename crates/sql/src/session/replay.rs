@@ -106,10 +106,10 @@ impl<W: Interactive + 'static> Session<W> {
         if !is_behind || left_out(Step::RenewBehind) {
             return Ok(());
         }
-        if let Some(block) = &mut self.block {
-            if let Some(Ok(transaction)) = block.transaction.take().map(Resident::take) {
-                transaction.rollback();
-            }
+        if let Some(block) = &mut self.block
+            && let Some(Ok(transaction)) = block.transaction.take().map(Resident::take)
+        {
+            transaction.rollback();
         }
         if self.begin_again(zone) {
             return Ok(());
