@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use polychron_base::clock::Duration;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 
 use crate::aggregate::{Group, Grouping};
@@ -245,6 +246,14 @@ impl Interactive for AnyWorker {
 
     fn is_nested(&self) -> bool {
         self.0.is_nested()
+    }
+
+    fn await_snapshot(&mut self, longest: Duration) -> bool {
+        self.0.await_snapshot(longest)
+    }
+
+    fn keeps_readers(&self, mode: Mode) -> bool {
+        self.0.keeps_readers(mode)
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -1,5 +1,6 @@
 //! Transactions that a client drives step by step.
 
+use polychron_base::clock::Duration;
 use polychron_base::{Abort, Error};
 
 use crate::{Transaction, Worker, options};
@@ -38,6 +39,18 @@ pub trait Interactive: Worker {
     /// Whether the calling thread has another transaction of the same database open, in a protocol whose transactions conflict. This
     /// worker's then do not wait without end for those of other threads, which may wait for the one that is open.
     fn is_nested(&self) -> bool {
+        false
+    }
+
+    /// Waits, for this time at most, until a snapshot that begins next contains all that any thread has committed before the call, and tells whether it will.
+    /// `false` also of a protocol that does not promise that. No transaction of the worker is open.
+    fn await_snapshot(&mut self, _longest: Duration) -> bool {
+        false
+    }
+
+    /// Whether a client may leave a transaction of this mode open that has only read: it reads one state whatever others commit, holds back neither their
+    /// commits nor their snapshots, and keeps no memory but what it can still see.
+    fn keeps_readers(&self, _mode: Mode) -> bool {
         false
     }
 

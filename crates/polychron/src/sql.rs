@@ -89,9 +89,13 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`SqlState::TOO_MANY_CONNECTIONS`] when all slots of workers are taken.
     pub fn sql(&self) -> Result<Connection<P>, Error> {
+        self.sql_within(Duration::ZERO)
+    }
+
+    fn sql_within(&self, longest: Duration) -> Result<Connection<P>, Error> {
         let tables = self.sql_database();
-        let (answers, workers) = (self.answers.clone(), self.pool.source(&self.protocol));
-        polychron_sql::Connection::with_workers(tables, answers, Box::new(workers)).map(Connection)
+        let (answers, workers) = (self.answers.clone(), Box::new(self.pool.source(&self.protocol)));
+        polychron_sql::Connection::with_workers_within(tables, answers, workers, longest).map(Connection)
     }
 
     /// As [`Database::sql`], of a role, whose privileges the connection has; without, it is that of `postgres`, which may do everything.
@@ -99,7 +103,16 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As there; and there is no such role.
     pub fn sql_as(&self, role: &str) -> Result<Connection<P>, Error> {
-        let mut connection = self.sql()?;
+        self.sql_as_within(role, Duration::ZERO)
+    }
+
+    /// As [`Database::sql_as`]. Where there is no worker, the connection waits so long for one, now and later: those of connections that hold none up come back meanwhile.
+    /// Only for connections whose threads hold no other ones, which would wait for themselves.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sql_as_within(&self, role: &str, longest: Duration) -> Result<Connection<P>, Error> {
+        let mut connection = self.sql_within(longest)?;
         connection.0.act_as(role)?;
         Ok(connection)
     }

@@ -174,6 +174,8 @@ fn accept_all<P: Protocol>(door: &Door, shared: &Arc<Shared<P>>) {
         let place = registry.enter(&socket);
         // A client that is not known yet and does not read is not waited for.
         let _ = socket.set_write_timeout(Some(FIRST_WRITES));
-        threads::run(shared, Task::Begin(socket, place));
+        if let Err((socket, place)) = shared.silent.add_newcomer(socket, place, shared.options.authentication_timeout) {
+            threads::run(shared, Task::Begin(socket, place));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use polychron::Protocol;
-use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_base::clock::Duration;
 use polychron_sql::{Connection, KeptBecause, Parking, SqlError, SqlState, TransactionStatus};
 
 use crate::Shared;
@@ -26,6 +26,8 @@ const SILENCE: Duration = Duration::from_millis(100);
 const SILENCE_OF_LISTENERS: Duration = Duration::from_millis(2);
 /// How many notifications are told before what is gathered is written.
 const TOLD_AT_ONCE: usize = 1000;
+/// How long a session that may be parked looks away.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long a statement, or a new client, waits for a worker.
 pub(crate) const WORKER_WAIT: Duration = Duration::from_secs(1);
 
@@ -135,24 +137,6 @@ enum Rest {
     Silent(Option<Duration>),
 }
 
-/// A connection of a role to the database. Where there is no worker, those of silent clients come back.
-pub(crate) fn connect<P: Protocol>(shared: &Shared<P>, role: &str) -> Result<Connection<P>, End> {
-    let clock = SystemClock::new();
-    let begun = clock.now_ns();
-    loop {
-        match shared.database.sql_as(role) {
-            Ok(connection) => return Ok(connection.into_inner()),
-            Err(error) if error.state() == SqlState::TOO_MANY_CONNECTIONS => {
-                if Duration::from_nanos(clock.now_ns().saturating_sub(begun)) >= WORKER_WAIT {
-                    return Err(End::Fatal(error));
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => return Err(End::Fatal(error)),
-        }
-    }
-}
-
 /// Goes through the start of a connection. The error is how it has ended there.
 pub(crate) fn begin<P: Protocol>(
     shared: &Arc<Shared<P>>,
@@ -173,7 +157,6 @@ pub(crate) fn begin<P: Protocol>(
     let (extended, place) = (Extended::default(), place.clone());
     let mut session = Session { connection, wire, extended, is_skipping: false, application, zone, place };
     session.wire.answers.ready(TransactionStatus::Idle);
-    session.connection.wait_for_workers(WORKER_WAIT);
     let (server, number) = (Arc::downgrade(shared), session.place.number);
     session.connection.on_notification(move || {
         if let Some(server) = server.upgrade()
@@ -286,6 +269,8 @@ impl<P: Protocol> Session<P> {
             time = match parks_after.map(|_| self.connection.park_idle()) {
                 Some(Parking::NoTransaction | Parking::Parked) => return Ok(Rest::Silent(left)),
                 Some(Parking::Kept(KeptBecause::NotIdle)) => parks_after,
+                // It stays open as long as nobody wants what it has.
+                Some(Parking::Kept(KeptBecause::Reads)) => Some(left.map_or(LOOK, |left| left.min(LOOK))),
                 // A transaction that cannot be parked stays open, in this thread.
                 _ => left,
             };

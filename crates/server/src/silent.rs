@@ -1,10 +1,12 @@
 //! Sessions whose clients are silent: one thread waits for all of them.
 //!
 //! A session comes here whole, with its transaction parked and without a worker, and leaves when its client sends something or goes, or its time is over.
-//! It is in the list before its socket is watched, both under one lock, so whatever happens to the socket finds it.
+//! Clients that have said nothing since they came are here, too.
+//! What comes here is in the list before its socket is watched, both under one lock, so whatever happens to the socket finds it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -12,7 +14,9 @@ use polychron::Protocol;
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 
 use crate::Shared;
+use crate::registry::Place;
 use crate::session::Session;
+use crate::socket::Socket;
 use crate::threads::{self, Task};
 use crate::watch::Watch;
 
@@ -28,6 +32,8 @@ struct Entry<P: Protocol> {
 struct State<P: Protocol> {
     /// By the numbers of their places.
     entries: HashMap<i32, Entry<P>>,
+    /// Clients that have said nothing yet, by the same numbers, and when their time is over.
+    newcomers: HashMap<i32, (Arc<Socket>, Place, u64)>,
     /// Those with an end, in its order.
     ends: BTreeSet<(u64, i32)>,
     is_over: bool,
@@ -49,11 +55,26 @@ impl<P: Protocol> State<P> {
         }
         Some(session)
     }
+
+    fn take_newcomer(&mut self, number: i32, watch: &Watch) -> Option<(Arc<Socket>, Place)> {
+        let (socket, place, ends_at) = self.newcomers.remove(&number)?;
+        watch.remove(&socket);
+        self.ends.remove(&(ends_at, number));
+        Some((socket, place))
+    }
+
+    /// What is to be done for a client whose socket can be read.
+    fn task(&mut self, number: i32, watch: &Watch) -> Option<Task<P>> {
+        match self.take_newcomer(number, watch) {
+            Some((socket, place)) => Some(Task::Begin(socket, place)),
+            None => self.take(number, watch).map(Task::GoOn),
+        }
+    }
 }
 
 impl<P: Protocol> Silent<P> {
     pub(crate) fn new() -> io::Result<Self> {
-        let state = State { entries: HashMap::new(), ends: BTreeSet::new(), is_over: false };
+        let state = State { entries: HashMap::new(), newcomers: HashMap::new(), ends: BTreeSet::new(), is_over: false };
         Ok(Self { state: Mutex::new(state), watch: Watch::new()?, clock: SystemClock::new() })
     }
 
@@ -93,6 +114,34 @@ impl<P: Protocol> Silent<P> {
         Ok(())
     }
 
+    /// Waits for the first words of a client, for this time at most; then a thread goes on with it.
+    ///
+    /// # Errors
+    /// The system watches no more sockets: a thread waits for the client.
+    pub(crate) fn add_newcomer(
+        &self,
+        socket: Arc<Socket>,
+        place: Place,
+        time: Duration,
+    ) -> Result<(), (Arc<Socket>, Place)> {
+        let number = place.number;
+        let ends_at = self.clock.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let mut state = self.state();
+        if state.is_over {
+            return Err((socket, place));
+        }
+        state.newcomers.insert(number, (socket.clone(), place, ends_at));
+        if self.watch.add(&socket, number).is_err() {
+            return state.newcomers.remove(&number).map_or(Ok(()), |(socket, place, _)| Err((socket, place)));
+        }
+        let is_first = state.ends.first().is_none_or(|first| ends_at < first.0);
+        state.ends.insert((ends_at, number));
+        if is_first {
+            self.watch.wake();
+        }
+        Ok(())
+    }
+
     /// Waits, and tells which sessions go on and whose time is over; `None`: the server is at its end.
     fn wait(&self, longest: Option<Duration>) -> Option<Vec<Task<P>>> {
         let first = self.state().ends.first().map(|first| first.0);
@@ -106,12 +155,19 @@ impl<P: Protocol> Silent<P> {
         if state.is_over {
             return None;
         }
-        let mut tasks: Vec<_> =
-            numbers.into_iter().filter_map(|number| state.take(number, &self.watch)).map(Task::GoOn).collect();
-        let now = self.clock.now_ns();
+        let mut tasks: Vec<_> = numbers.into_iter().filter_map(|number| state.task(number, &self.watch)).collect();
+        let (now, mut gone) = (self.clock.now_ns(), Vec::new());
         while let Some((_, number)) = state.ends.first().copied().filter(|first| first.0 <= now) {
+            if let Some((socket, place)) = state.take_newcomer(number, &self.watch) {
+                socket.shut_down(Shutdown::Both);
+                gone.push(place);
+                continue;
+            }
             tasks.extend(state.take(number, &self.watch).map(Task::Expire));
         }
+        drop(state);
+        // They leave the registry, which is locked for that.
+        drop(gone);
         Some(tasks)
     }
 

@@ -18,6 +18,7 @@ use crate::messages::Content;
 use crate::registry::{KEY, Place};
 use crate::rules::Method;
 use crate::scram::{BOUND_MECHANISM, Channel, Exchange, Failure, MECHANISM};
+use crate::session::WORKER_WAIT;
 use crate::socket::Socket;
 use crate::tls::Secured;
 
@@ -129,7 +130,8 @@ impl<'s> Newcomer<'s> {
             let error = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message);
             return Err(End::Fatal(error.with_detail("User does not have CONNECT privilege.")));
         }
-        let mut connection = crate::session::connect(shared, &startup.user)?;
+        let connection = shared.database.sql_as_within(&startup.user, WORKER_WAIT);
+        let mut connection = connection.map_err(End::Fatal)?.into_inner();
         for (name, value) in &startup.settings {
             connection.set_parameter(name, value).map_err(End::Fatal)?;
         }

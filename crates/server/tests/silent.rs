@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::{Db, Raw, bind, execute, kinds, parse, query, sync};
+use common::{Db, Raw, bind, execute, kinds, parse, query, startup, sync};
 use polychron::Database;
 use polychron_server::{Credentials, Options, Server};
 
@@ -95,6 +95,32 @@ fn silent_clients_have_no_threads() {
     assert!(answer.ends_with("C:SELECT 80 Z:I"), "{answer}");
     assert_eq!(owner.ask(&query("SELECT FROM t WHERE n = 0")), "T C:SELECT 0 Z:I");
     until_threads(0);
+}
+
+/// Clients that have come and say nothing have no threads; what they say then is answered, and those whose time is over go.
+#[test]
+fn clients_that_have_said_nothing_have_no_threads() {
+    let _alone = alone();
+    let database = Database::builder().small().workers(96).memory_limit(512 << 20).in_memory().unwrap();
+    let mut options = Options::new(Credentials::Trust);
+    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    (options.max_unauthenticated, options.max_connections) = (400, 400);
+    let server = Server::start(database, options).unwrap();
+    let mut clients: Vec<_> = (0..300).map(|_| Raw::open(&server)).collect();
+    // The last one is admitted, so the others have come.
+    drop(Raw::ready(&server));
+    until_threads(0);
+    for raw in &mut clients {
+        raw.send(&startup(3 << 16, &[("user", "postgres")]));
+        assert!(kinds(&raw.until_ready()).ends_with("Z:I"));
+    }
+    let database = Database::builder().small().workers(96).memory_limit(512 << 20).in_memory().unwrap();
+    let mut options = Options::new(Credentials::Trust);
+    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    options.authentication_timeout = Duration::from_millis(50);
+    let server = Server::start(database, options).unwrap();
+    let mut late = Raw::open(&server);
+    assert!(late.next().is_none());
 }
 
 /// Far more clients than workers that all speak at once are all answered: those outside of transactions give their workers back.

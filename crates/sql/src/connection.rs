@@ -82,26 +82,21 @@ pub(crate) struct Parameters<'p> {
 }
 
 impl<P: Protocol> Connection<P> {
-    /// Connects to the database.
+    /// As [`Connection::with_workers`]. Now and later it waits so long for a worker where there is none ([`Connection::wait_for_workers`]).
     ///
     /// # Errors
-    /// All of the protocol's workers are in use.
-    pub fn open(database: &Arc<SqlDatabase<P>>) -> Result<Self, SqlError> {
-        let answers = Answers::new(database.protocol.storage().journal().clone());
-        Self::with_workers(database, answers, Box::new(database.protocol.clone()))
-    }
-
-    /// A connection with workers from here, which waits for what `answers` says before it answers. `workers` is dropped behind the worker.
-    ///
-    /// # Errors
-    /// There is no worker.
-    pub fn with_workers(
+    /// As there.
+    pub fn with_workers_within(
         database: &Arc<SqlDatabase<P>>,
         answers: Answers,
         workers: Box<dyn Workers<P::Driven>>,
+        longest: Duration,
     ) -> Result<Self, SqlError> {
         let (slot, lock_timeout) = (database.gates.admit(), Some(LOCK_TIMEOUT));
-        let (session, cache) = (Session::new(answers, workers, &slot, database.versions.clone())?, Cache::default());
+        let (session, cache) = (
+            Session::new(answers, workers, &slot, database.versions.clone(), (&database.shortage, longest))?,
+            Cache::default(),
+        );
         let (zone, interrupts) = (Zone::utc(), Interrupts::default());
         let (database, is_copying, changed) = (database.clone(), false, Changed::default());
         let (client, is_pipelined) = (ClientSettings::default(), false);
@@ -479,7 +474,7 @@ impl<P: Protocol> Connection<P> {
             Control::RollBack { chain } => self.end(chain, "ROLLBACK"),
             Control::Savepoint(name) => {
                 self.check_block("SAVEPOINT")?;
-                self.session.set_savepoint(name, self.save_settings());
+                self.session.set_savepoint(name, self.save_settings(), &self.zone)?;
                 Ok(Outcome::tagged("SAVEPOINT"))
             }
             Control::Release(name) => {

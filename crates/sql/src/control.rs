@@ -1,6 +1,6 @@
 //! Statements that begin and end transactions, and what is set for one.
 
-use sqlparser::ast::{self, TransactionAccessMode, TransactionMode};
+use sqlparser::ast::{self, TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 
 use crate::bind::folded;
 use crate::error::SqlError;
@@ -11,6 +11,8 @@ use crate::session_functions::SessionCall;
 pub(crate) struct Modes {
     /// `None`: nothing is said.
     pub(crate) is_read_only: Option<bool>,
+    /// At REPEATABLE READ it reads a snapshot until it changes something.
+    pub(crate) is_repeatable: Option<bool>,
 }
 
 /// A statement about the transaction itself.
@@ -82,9 +84,14 @@ impl Control {
 }
 
 fn modes_of(modes: &[TransactionMode]) -> Modes {
-    let of = |mode: &TransactionMode| match mode {
-        TransactionMode::AccessMode(access) => Some(*access == TransactionAccessMode::ReadOnly),
-        TransactionMode::IsolationLevel(_) => None,
-    };
-    Modes { is_read_only: modes.iter().filter_map(of).next_back() }
+    let mut said = Modes::default();
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(access) => said.is_read_only = Some(*access == TransactionAccessMode::ReadOnly),
+            TransactionMode::IsolationLevel(level) => {
+                said.is_repeatable = Some(*level == TransactionIsolationLevel::RepeatableRead);
+            }
+        }
+    }
+    said
 }

@@ -211,8 +211,12 @@ impl<P: Protocol> Connection<P> {
             let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
             return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
         }
+        let left = self.session.leave_undeclared(false, &self.zone);
         if let Some(script) = self.session.script() {
             script.runs_once = true;
+        }
+        if let Err(error) = left {
+            return Some(Err(error));
         }
         let checked = if how == "immediate" { self.session.check_due(&self.zone) } else { Ok(()) };
         Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))

@@ -12,7 +12,92 @@ const SCHEMA: char = '\u{3}';
 
 /// A statement of this kind, if the next one is: the parser then stands behind it.
 pub(crate) fn statement(parser: &mut Parser<'_>) -> Result<Option<ast::Statement>, ParserError> {
-    if parser.peek_keyword(Keyword::ALTER) { parser.maybe_parse(set_schema) } else { Ok(None) }
+    match parser.peek_token_ref().token {
+        Token::Word(ref word) if word.keyword == Keyword::ALTER => parser.maybe_parse(set_schema),
+        Token::Word(ref word) if [Keyword::BEGIN, Keyword::START, Keyword::SET].contains(&word.keyword) => {
+            if says_deferrable(parser) {
+                parser.maybe_parse(deferrable)
+            } else {
+                Ok(None)
+            }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The most tokens that a statement has which begins a transaction, or says what it is to be.
+const MODES: usize = 32;
+
+/// Whether the statement has the word `DEFERRABLE`.
+fn says_deferrable(parser: &Parser<'_>) -> bool {
+    let tokens = (0..MODES).map(|at| parser.peek_nth_token_ref(at));
+    let mut own = tokens.take_while(|token| !matches!(token.token, Token::SemiColon | Token::EOF));
+    own.any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::DEFERRABLE))
+}
+
+/// A statement about a transaction, `[NOT] DEFERRABLE` among its modes. The word says nothing more: a read-only transaction reads a snapshot, which never conflicts, and
+/// need not wait for one.
+fn deferrable(parser: &mut Parser<'_>) -> Result<ast::Statement, ParserError> {
+    if parser.parse_keyword(Keyword::SET) {
+        let session = parser.parse_keyword(Keyword::SESSION);
+        if session {
+            parser.expect_keywords(&[Keyword::CHARACTERISTICS, Keyword::AS])?;
+        }
+        parser.expect_keyword(Keyword::TRANSACTION)?;
+        let modes = transaction_modes(parser)?;
+        return Ok(ast::Statement::Set(ast::Set::SetTransaction { modes, snapshot: None, session }));
+    }
+    let begin = parser.parse_keyword(Keyword::BEGIN);
+    let transaction = if begin {
+        parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK])
+    } else {
+        parser.expect_keywords(&[Keyword::START, Keyword::TRANSACTION])?;
+        Some(Keyword::TRANSACTION)
+    };
+    let transaction = transaction.map(|word| match word {
+        Keyword::WORK => ast::BeginTransactionKind::Work,
+        _ => ast::BeginTransactionKind::Transaction,
+    });
+    let modes = transaction_modes(parser)?;
+    Ok(ast::Statement::StartTransaction {
+        modes,
+        begin,
+        transaction,
+        modifier: None,
+        statements: Vec::new(),
+        exception: None,
+        has_end_keyword: false,
+    })
+}
+
+fn transaction_modes(parser: &mut Parser<'_>) -> Result<Vec<ast::TransactionMode>, ParserError> {
+    use ast::{TransactionAccessMode as Access, TransactionIsolationLevel as Level, TransactionMode as Mode};
+    let mut modes = Vec::new();
+    loop {
+        if parser.parse_keywords(&[Keyword::READ, Keyword::ONLY]) {
+            modes.push(Mode::AccessMode(Access::ReadOnly));
+        } else if parser.parse_keywords(&[Keyword::READ, Keyword::WRITE]) {
+            modes.push(Mode::AccessMode(Access::ReadWrite));
+        } else if parser.parse_keywords(&[Keyword::ISOLATION, Keyword::LEVEL]) {
+            let levels = [
+                (&[Keyword::SERIALIZABLE][..], Level::Serializable),
+                (&[Keyword::REPEATABLE, Keyword::READ], Level::RepeatableRead),
+                (&[Keyword::READ, Keyword::COMMITTED], Level::ReadCommitted),
+                (&[Keyword::READ, Keyword::UNCOMMITTED], Level::ReadUncommitted),
+            ];
+            match levels.into_iter().find(|(words, _)| parser.parse_keywords(words)) {
+                Some((_, level)) => modes.push(Mode::IsolationLevel(level)),
+                None => return parser.expected_ref("an isolation level", parser.peek_token_ref()),
+            }
+        } else if !parser.parse_keywords(&[Keyword::NOT, Keyword::DEFERRABLE]) {
+            parser.expect_keyword(Keyword::DEFERRABLE)?;
+        }
+        if !parser.consume_token(&Token::Comma)
+            && matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF)
+        {
+            return Ok(modes);
+        }
+    }
 }
 
 /// `ALTER SEQUENCE`

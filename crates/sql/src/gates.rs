@@ -42,6 +42,8 @@ pub(crate) struct Slot {
     in_use: AtomicU64,
     /// The transaction is parked, and a definition has taken one of its tables. Changed under the lock of the tables.
     is_outdated: AtomicBool,
+    /// A definition waits for the transaction.
+    is_awaited: AtomicBool,
     /// The bound statement whose tables are noted, and no others; or 0. Here and below only the session looks.
     noted: AtomicU64,
     /// How many statements the session has bound.
@@ -61,8 +63,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Slot {
     fn new(session: u64, watch: &Arc<Watch>) -> Self {
         let (activity, watch) = (watch.admit(session), watch.clone());
-        let (in_use, is_outdated, noted, bound, has_closed, tables) = Default::default();
-        Self { session, activity, watch, in_use, is_outdated, noted, bound, has_closed, tables }
+        let (in_use, is_outdated, is_awaited, noted, bound, has_closed, tables) = Default::default();
+        Self { session, activity, watch, in_use, is_outdated, is_awaited, noted, bound, has_closed, tables }
     }
 
     /// The number of a statement that the session binds.
@@ -76,9 +78,16 @@ impl Slot {
         self.in_use.load(Ordering::Acquire) == IN_USE
     }
 
+    /// Whether a definition waits for the transaction, which may be parked.
+    pub(crate) fn is_awaited(&self) -> bool {
+        // Relaxed: who may park it looks again and again.
+        self.is_awaited.load(Ordering::Relaxed)
+    }
+
     /// The transaction is parked: definitions may take its tables.
     pub(crate) fn park(&self) {
         let _tables = lock(&self.tables);
+        self.is_awaited.store(false, Ordering::Relaxed);
         if self.is_in_use() {
             // Release: as where it ends.
             self.in_use.store(PARKED, Ordering::Release);
@@ -170,6 +179,9 @@ impl Slot {
 
     /// The transaction has ended; whether it has closed tables.
     pub(crate) fn clear(&self) -> bool {
+        if self.is_awaited() {
+            self.is_awaited.store(false, Ordering::Relaxed);
+        }
         if self.in_use.load(Ordering::Relaxed) == PARKED {
             let _tables = lock(&self.tables);
             self.is_outdated.store(false, Ordering::Relaxed);
@@ -183,8 +195,13 @@ impl Slot {
         has_closed
     }
 
-    fn uses(&self, tables: &[TableId]) -> bool {
-        self.is_in_use() && lock(&self.tables).iter().any(|table| tables.contains(table))
+    /// Whether the transaction uses one of these tables, for which a definition waits then.
+    fn is_waited_for(&self, tables: &[TableId]) -> bool {
+        let is_used = self.is_in_use() && lock(&self.tables).iter().any(|table| tables.contains(table));
+        if is_used {
+            self.is_awaited.store(true, Ordering::Relaxed);
+        }
+        is_used
     }
 
     /// Those of the tables that are not among the first ones noted.
@@ -219,11 +236,12 @@ impl Gates {
         slot
     }
 
-    /// Whether a transaction of another session uses one of the tables.
+    /// Whether a transaction of another session uses one of the tables. Those that may be parked are, if one asks again and again.
     pub(crate) fn are_used(&self, tables: &[TableId], session: u64) -> bool {
         let sessions = lock(&self.sessions);
-        let mut others = sessions.1.iter().filter_map(Weak::upgrade).filter(|slot| slot.session != session);
-        others.any(|slot| slot.uses(tables))
+        let others = sessions.1.iter().filter_map(Weak::upgrade).filter(|slot| slot.session != session);
+        // All of them are told.
+        others.filter(|slot| slot.is_waited_for(tables)).count() > 0
     }
 
     /// Takes tables from the parked transactions of other sessions, unless one of the tables is in use.

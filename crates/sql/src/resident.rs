@@ -22,6 +22,9 @@ static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 /// The time of a value that is not at rest.
 const AWAKE: u64 = u64::MAX;
 
+/// How long a look for values that are wanted lasts.
+const LOOK_NS: u64 = 50_000_000;
+
 /// The time by which values rest, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     CLOCK.now_ns()
@@ -31,6 +34,11 @@ pub(crate) fn now_ns() -> u64 {
 pub(crate) trait Parked: Send + Sync {
     /// The value was dropped, and its handle does not know yet.
     fn parked(&self);
+
+    /// Whether a value that may rest for longer is wanted back. It is parked then.
+    fn is_wanted(&self) -> bool {
+        false
+    }
 }
 
 /// What handle and entry share. Its address names the value, and stays taken as long as the value's entry is there.
@@ -38,6 +46,8 @@ pub(crate) trait Parked: Send + Sync {
 struct Shared {
     /// When the value is parked. Only its thread changes it.
     rests_until: AtomicU64,
+    /// Until then it is parked only if it is wanted.
+    is_kept_until: AtomicU64,
     is_parked: AtomicBool,
 }
 
@@ -79,19 +89,30 @@ pub(crate) fn maintain() {
     park_idle();
 }
 
-/// Parks the transactions that connections hold in the calling thread and that have heard nothing for `park_after`, and answers how many. Using any connection in the
+/// Parks the transactions that connections hold in the calling thread and that have heard nothing for `park_after`, and answers how many. Those that have only read stay where they hold
+/// nobody up. Using any connection in the
 /// thread does the same.
 pub fn park_idle() -> usize {
     let next = NEXT.try_with(Cell::get).unwrap_or(AWAKE);
     if next == AWAKE || now_ns() < next {
         return 0;
     }
+    park_rested()
+}
+
+/// As [`park_idle`], whenever the list was looked through last.
+pub(crate) fn park_rested() -> usize {
     let (now, mut count, mut left) = (now_ns(), 0, AWAKE);
     let mut idle = Vec::new();
     with_entries(|entries| {
         let is_idle = |entry: &mut Entry| {
             // Relaxed: this thread has set it.
-            let until = entry.shared.upgrade().map_or(AWAKE, |shared| shared.rests_until.load(Ordering::Relaxed));
+            let times =
+                |shared: Arc<Shared>| [&shared.rests_until, &shared.is_kept_until].map(|it| it.load(Ordering::Relaxed));
+            let [mut until, kept_until] = entry.shared.upgrade().map_or([AWAKE; 2], times);
+            if until <= now && now < kept_until && !entry.then.is_wanted() {
+                until = kept_until.min(now + LOOK_NS);
+            }
             if until > now {
                 left = left.min(until);
             }
@@ -125,7 +146,11 @@ impl<T: 'static> Resident<T> {
     /// # Errors
     /// The thread ends, and keeps nothing.
     pub(crate) fn new(value: T, then: Arc<dyn Parked>) -> Result<Self, T> {
-        let shared = Arc::new(Shared { rests_until: AtomicU64::new(AWAKE), is_parked: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            rests_until: AtomicU64::new(AWAKE),
+            is_kept_until: AtomicU64::new(0),
+            is_parked: AtomicBool::new(false),
+        });
         let mut value = Some(value);
         let kept = with_entries(|entries| {
             let value = Box::new(value.take().expect("it is called once"));
@@ -152,9 +177,10 @@ impl<T: 'static> Resident<T> {
         self.shared.is_parked.load(Ordering::Acquire)
     }
 
-    /// The value, which is here, is at rest, and parked from this time on.
-    pub(crate) fn rest(&self, until: u64) {
+    /// The value, which is here, is at rest, and parked from this time on; up to the second time only if it is wanted.
+    pub(crate) fn rest(&self, until: u64, is_kept_until: u64) {
         // Relaxed: only this thread looks.
+        self.shared.is_kept_until.store(is_kept_until, Ordering::Relaxed);
         self.shared.rests_until.store(until, Ordering::Relaxed);
         let _ = NEXT.try_with(|next| next.set(next.get().min(until)));
     }
@@ -282,8 +308,8 @@ mod tests {
         let (told, dropped) = mpsc::channel();
         let one = Resident::new(Told(told.clone(), Rc::new(1)), counted.clone()).ok().unwrap();
         let other = Resident::new(Told(told.clone(), Rc::new(2)), counted.clone()).ok().unwrap();
-        one.rest(now_ns());
-        other.rest(u64::MAX - 1);
+        one.rest(now_ns(), 0);
+        other.rest(u64::MAX - 1, 0);
         std::thread::scope(|scope| scope.spawn(|| assert_eq!(park_idle(), 0)).join().unwrap());
         assert!(one.is_here() && !one.is_parked());
         assert_eq!((park_idle(), park_idle()), (1, 0));
@@ -292,7 +318,7 @@ mod tests {
         let one = std::thread::spawn(move || one.is_parked().then_some(one)).join().unwrap();
         assert!(one.is_some_and(|one| one.take().is_err()), "it is nowhere");
         // What is used is not parked, however late it is.
-        other.rest(now_ns());
+        other.rest(now_ns(), 0);
         other.wake();
         assert_eq!(park_idle(), 0);
         other.park();

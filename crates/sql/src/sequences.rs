@@ -356,9 +356,6 @@ pub(crate) struct CheckModes {
     named: HashMap<String, bool>,
 }
 
-/// How far a transaction has come: how much is deferred, what `SET CONSTRAINTS` has said, what is to be told to others, and what was asked of advisory locks.
-pub(crate) type DrawnMark = (usize, CheckModes, SaidMark, usize);
-
 impl CheckModes {
     fn are_deferred(&self, key: &ForeignKey) -> bool {
         let said = self.named.get(&key.name).copied().or(self.all);
@@ -400,6 +397,19 @@ impl DrawnInner {
         self.given.push((sequence, number));
         self.again += 1;
     }
+}
+
+/// How far a transaction has come with its numbers and checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Position {
+    /// How many numbers it was given.
+    given: usize,
+    /// How many checks are deferred, and what `SET CONSTRAINTS` has said.
+    deferred: usize,
+    modes: CheckModes,
+    /// What it has told others, and which locks it has.
+    said: SaidMark,
+    locks: usize,
 }
 
 /// The most procedures that a connection keeps bound.
@@ -509,19 +519,22 @@ impl Drawn {
         if self.is_used() { std::mem::take(&mut self.inner().postponed) } else { Vec::new() }
     }
 
-    /// How far the transaction has come: what comes behind it later may be undone.
-    pub(crate) fn mark(&self) -> DrawnMark {
+    /// What comes behind this may be undone.
+    pub(crate) fn position(&self) -> Position {
         let inner = self.inner();
-        (inner.deferred.len(), inner.modes.clone(), self.outbox.mark(), self.locks.mark())
+        let (given, deferred, modes) = (inner.again, inner.deferred.len(), inner.modes.clone());
+        Position { given, deferred, modes, said: self.outbox.mark(), locks: self.locks.mark() }
     }
 
-    /// Undoes what came behind.
-    pub(crate) fn return_to(&self, (count, modes, said, asked): &DrawnMark) {
-        self.outbox.return_to(*said);
-        self.locks.return_to(*asked);
+    /// Undoes what came behind. Numbers that were given there are not given again: the statements that got them are not run again.
+    pub(crate) fn return_to(&self, position: &Position) {
+        self.outbox.return_to(position.said);
+        self.locks.return_to(position.locks);
         let mut inner = self.inner();
-        inner.deferred.truncate(*count);
-        inner.modes.clone_from(modes);
+        inner.given.truncate(position.given);
+        inner.again = inner.given.len();
+        inner.deferred.truncate(position.deferred);
+        inner.modes.clone_from(&position.modes);
     }
 
     /// What is deferred of keys that no longer are. It stays, since a return to a savepoint may defer them again.

@@ -9,6 +9,7 @@
 //! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
 //! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
 
+mod alone;
 mod cursors;
 mod ended;
 mod modes;
@@ -18,23 +19,20 @@ mod script;
 mod waiting;
 mod whole;
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::clock::Duration;
 use polychron_engine::mutations::left_out;
 use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::redo::Answers;
-use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive, limits};
+use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, limits};
 
 use crate::context::{Now, now};
 use crate::control::Modes;
 use crate::cursors::Cursor;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
-use crate::exec::foreign_keys::run_deferred;
-use crate::exec::{Failure, futures};
-use crate::explain::Conflicts;
+use crate::exec::Failure;
 use crate::gates::Slot;
 use crate::outcome::Outcome;
 use crate::parking::{Shortage, Workers};
@@ -43,7 +41,7 @@ use crate::resident::{self, Resident, now_ns};
 use crate::rows::Rows;
 use crate::sequences::Drawn;
 use crate::settings::Saved;
-use crate::statement::{Planned, Scratch, answer, answer_into};
+use crate::statement::{Scratch, answer, answer_into};
 use crate::steps::Step;
 use crate::streams::Stream;
 use crate::tape::{Tape, lend};
@@ -52,6 +50,7 @@ use crate::versions::Versions;
 use crate::watch::SessionState;
 
 use ended::Ended;
+use modes::View;
 pub(crate) use parking::PARK_AFTER;
 use parking::Parker;
 pub use parking::{KeptBecause, Parking};
@@ -87,8 +86,10 @@ struct Block<W: Interactive + 'static> {
     /// It began with BEGIN, and not with a statement of a text of several.
     is_explicit: bool,
     is_read_only: bool,
-    /// What the engine's transaction is begun as.
-    mode: Mode,
+    /// It was begun at REPEATABLE READ.
+    is_repeatable: bool,
+    /// What the engine's transaction is to read.
+    view: View,
     /// When it began.
     now: i64,
     script: Script,
@@ -123,11 +124,17 @@ pub(crate) struct Session<W: Interactive + 'static> {
     home: Arc<Home<W>>,
     parker: Arc<Parker<W>>,
     /// How long it waits for a worker.
-    pub(crate) worker_wait: Option<(Duration, Arc<Shortage>)>,
+    pub(crate) worker_wait: Duration,
+    shortage: Arc<Shortage>,
     answers: Answers,
     versions: Arc<Versions>,
     /// The version of the catalog when the held transaction of the engine began, or before.
     began: u64,
+    /// What the held transaction of the engine began as, and whether it may stay open where it has only read.
+    mode: Mode,
+    keeps_readers: bool,
+    /// Whether the protocol has snapshots that hold nobody up.
+    has_snapshots: bool,
     block: Option<Block<W>>,
     scratch: Scratch,
     /// What the latest transaction has defined that has ended, and whether it has committed.
@@ -164,11 +171,12 @@ impl<W: Interactive + 'static> Session<W> {
         source: Box<dyn Workers<W>>,
         slot: &Arc<Slot>,
         versions: Arc<Versions>,
+        (shortage, worker_wait): (&Arc<Shortage>, Duration),
     ) -> Result<Self, SqlError> {
-        let worker = source.take().map_err(SqlError::of_engine)?;
+        let worker = shortage.take(worker_wait, &*source).map_err(SqlError::of_engine)?;
         let drawn = if worker.holds_transactions() { Drawn::default() } else { Drawn::planned() };
         let home = Arc::new(Home { worker: Mutex::default(), source });
-        let parker = Parker::new(&home, slot);
+        let parker = Parker::new(&home, slot, shortage);
         let (ended, drawn, scratch) = (None, Arc::new(drawn), Scratch::default());
         let (worker, is_replayed) = (Some(Box::new(worker)), true);
         let (cursors, cursor_count) = (Vec::new(), 0);
@@ -178,10 +186,14 @@ impl<W: Interactive + 'static> Session<W> {
             worker,
             home,
             parker,
-            worker_wait: None,
+            worker_wait,
+            shortage: shortage.clone(),
             answers,
             versions,
             began: 0,
+            mode: Mode::ReadWrite,
+            keeps_readers: false,
+            has_snapshots: false,
             block: None,
             scratch,
             ended,
@@ -208,12 +220,7 @@ impl<W: Interactive + 'static> Session<W> {
     /// The worker, which no transaction has. One that was given back is replaced.
     fn worker(&mut self) -> Result<&mut Box<W>, SqlError> {
         if self.worker_at_home().is_none() {
-            let taken = match (self.home.source.take(), &self.worker_wait) {
-                (Err(Error::TooManyWorkers { .. }), Some((longest, shortage))) => {
-                    shortage.wait(*longest, &*self.home.source)
-                }
-                (taken, _) => taken,
-            };
+            let taken = self.shortage.take(self.worker_wait, &*self.home.source);
             self.worker = Some(Box::new(taken.map_err(SqlError::of_engine)?));
         }
         Ok(self.worker.as_mut().expect(AT_HOME))
@@ -242,10 +249,12 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Begins a transaction of the engine, which stays in this thread.
-    fn begin_held(&mut self, mode: Mode) -> Result<Resident<Held<W>>, Failure> {
-        self.worker()?;
-        let worker = self.worker.take().expect(AT_HOME);
+    fn begin_held(&mut self, view: View) -> Result<Resident<Held<W>>, Failure> {
         self.began = self.versions.get();
+        let mode = self.mode_for(view)?;
+        let worker = self.worker.take().expect(AT_HOME);
+        (self.mode, self.keeps_readers) = (mode, worker.keeps_readers(mode));
+        self.has_snapshots = worker.keeps_readers(Mode::Snapshot);
         let begun = Open::own(worker, Return(self.home.clone()), &self.answers, mode)?;
         Resident::new(begun, self.parker.clone())
             .map_err(|_| SqlError::unsupported("a transaction at the end of a thread").into())
@@ -293,11 +302,13 @@ impl<W: Interactive + 'static> Session<W> {
         } else {
             resident::maintain();
             let is_read_only = modes.is_read_only.unwrap_or(self.reads_only);
-            let mode = self.mode_of(is_read_only);
-            let transaction = if self.is_planned() { None } else { Some(self.begin_held(mode).map_err(error_of)?) };
+            let is_repeatable = modes.is_repeatable.unwrap_or(false);
+            let view = self.view_of(is_read_only, is_repeatable);
+            let transaction = if self.is_planned() { None } else { Some(self.begin_held(view).map_err(error_of)?) };
             self.block = Some(Block {
                 transaction,
-                mode,
+                is_repeatable,
+                view,
                 savepoints: Vec::new(),
                 has_failed: false,
                 is_explicit,
@@ -360,6 +371,7 @@ impl<W: Interactive + 'static> Session<W> {
 
     /// Runs a plan in the open transaction.
     pub(crate) fn run(&mut self, (plan, values): Kept<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
+        self.make_way_for(plan, zone)?;
         self.begin_statement();
         loop {
             let block = self.block.as_mut().expect("a transaction is open");
@@ -377,65 +389,6 @@ impl<W: Interactive + 'static> Session<W> {
         }
     }
 
-    /// Runs plans in a transaction of their own, until it commits. What they have answered is told also where a later one of them has failed: `last` is the
-    /// error of a statement behind them that cannot be run.
-    pub(crate) fn run_all(
-        &mut self,
-        plans: &[Planned<'_>],
-        last: Option<&SqlError>,
-        zone: &Zone,
-        answered: &mut dyn FnMut(Outcome),
-    ) -> Result<(), SqlError> {
-        if self.is_planned() {
-            return self.run_all_whole(plans, last, zone, answered);
-        }
-        resident::maintain();
-        let (now, mut outcomes) = (Now::At(now()), Vec::new());
-        let drawn = self.drawn.clone();
-        let mode = self.mode_of(self.reads_only);
-        self.worker()?;
-        let Self { worker, slot, .. } = self;
-        let (worker, activity) = (worker.as_deref_mut().expect(AT_HOME), &slot.activity);
-        let mut conflicts = Conflicts::of(plans.iter().map(|(plan, _)| *plan));
-        let mut run = |transaction: &mut W::Transaction<'_>| {
-            outcomes.clear();
-            drawn.begin();
-            for planned in plans {
-                outcomes.push(answer(*planned, transaction, zone, now)?);
-            }
-            if last.is_none() {
-                let ran = run_deferred(drawn.take_deferred(), transaction, (zone, now));
-                // The last statement is not answered where the transaction fails behind it.
-                ran.and_then(|()| Ok(drawn.reserve()?)).inspect_err(|_| drop(outcomes.pop()))?;
-            }
-            last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
-        };
-        let defers = matches!(plans, [(plan, _)] if last.is_none() && futures::of_plan(plan).is_some());
-        drawn.locks.set_leaving(true);
-        let ended = loop {
-            let attempt =
-                || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
-            let ended = futures::deferring(defers, attempt, Ended::engine);
-            match Self::has_waited(&drawn) {
-                Ok(true) => {}
-                Ok(false) => break ended,
-                Err(error) => break Err(Ended::Sql(error)),
-            }
-        };
-        let ticket = worker.take_ticket();
-        match self.answers.give(ticket, ended) {
-            Ok(()) => drawn.outbox.publish(),
-            Err(Ended::Sql(error)) => {
-                outcomes.into_iter().for_each(answered);
-                return Err(error);
-            }
-            Err(Ended::Engine(error)) => return Err(SqlError::of_engine(error)),
-        }
-        conflicts.tell(plans.iter().map(|(plan, _)| *plan), &mut outcomes);
-        outcomes.into_iter().for_each(answered);
-        Ok(())
-    }
-
     /// Runs a plan in the open transaction, or else in one of its own, until that commits. Its answer is put into `rows`.
     /// Of a long one the rows go to `stream` while the plan runs.
     pub(crate) fn run_into(
@@ -448,7 +401,13 @@ impl<W: Interactive + 'static> Session<W> {
         if self.is_planned() {
             return self.run_into_whole((plan, values), zone, rows);
         }
+        if self.block.is_some() {
+            self.make_way_for(plan, zone)?;
+        }
         self.begin_statement();
+        if let Some(stream) = &mut stream {
+            stream.gives(!self.may_move_to_snapshot());
+        }
         while let Some(block) = &mut self.block {
             let (now, scratch) = (Now::At(block.now), &mut self.scratch);
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
@@ -466,42 +425,14 @@ impl<W: Interactive + 'static> Session<W> {
                     block.note(plan, values, sum);
                     return Ok(());
                 }
+                Err(_) if stream.as_mut().is_some_and(|stream| stream.is_refused()) => {
+                    self.begin_anew(View::Fresh)?;
+                    stream.iter_mut().for_each(|stream| stream.gives(true));
+                }
                 Err(failure) => self.recover_or_wait(failure, zone).map_err(|failure| self.fail(failure))?,
             }
         }
-        resident::maintain();
-        let asked = Cell::new(None);
-        let now = Now::WhenAsked(&asked);
-        self.worker()?;
-        let mode = self.mode_of(self.reads_only);
-        let Self { worker, drawn, scratch, answers, slot, .. } = self;
-        let (worker, activity) = (worker.as_deref_mut().expect(AT_HOME), &slot.activity);
-        let mut conflicts = Conflicts::of(std::iter::once(&**plan));
-        let mut run = |transaction: &mut W::Transaction<'_>| {
-            drawn.begin();
-            answer_into((plan, values), transaction, zone, now, (&mut *rows, &mut *scratch, stream.as_deref_mut()))?;
-            run_deferred(drawn.take_deferred(), transaction, (zone, now))?;
-            drawn.reserve().map_err(Ended::Sql)
-        };
-        drawn.locks.set_leaving(true);
-        let ended = loop {
-            let attempt =
-                || drive::transact_watched(worker, mode, &mut run, &mut |abort| conflicts.note(abort, activity));
-            let ended = futures::deferring(futures::of_plan(plan).is_some(), attempt, Ended::engine);
-            match Self::has_waited(drawn) {
-                Ok(true) => {}
-                Ok(false) => break ended,
-                Err(error) => break Err(Ended::Sql(error)),
-            }
-        };
-        let ended = if answers.is_empty() { ended } else { answers.give(worker.take_ticket(), ended) };
-        ended.map_err(|ended| match ended {
-            Ended::Sql(error) => error,
-            Ended::Engine(error) => SqlError::of_engine(error),
-        })?;
-        drawn.outbox.publish();
-        conflicts.lines(plan).iter().for_each(|line| rows.push(&[Datum::Text(line)]));
-        Ok(())
+        self.run_alone((plan, values), zone, rows, stream)
     }
 
     /// A statement has failed: what the transaction answers with, and is from now on.
@@ -535,12 +466,15 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Sets a savepoint in an explicit transaction that has not failed.
-    pub(crate) fn set_savepoint(&mut self, name: String, settings: Saved) {
-        let Some(block) = &mut self.block else { return };
-        let Some(transaction) = &mut block.transaction else { return };
+    pub(crate) fn set_savepoint(&mut self, name: String, settings: Saved, zone: &Zone) -> Result<(), SqlError> {
+        self.leave_undeclared(false, zone)?;
+        let Some(block) = &mut self.block else { return Ok(()) };
+        let Some(transaction) = &mut block.transaction else { return Ok(()) };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
-        let mark = block.script.mark(self.drawn.mark(), self.cursor_count, settings);
+        let position = (self.drawn.position(), block.tape.position());
+        let mark = block.script.mark(position, self.cursor_count, settings);
         block.savepoints.push((name, savepoint, mark));
+        Ok(())
     }
 
     /// Forgets a savepoint, and those that were set later.
@@ -566,6 +500,7 @@ impl<W: Interactive + 'static> Session<W> {
                 block.has_failed = false;
                 let mark = block.savepoints[position].2.clone();
                 block.script.return_to(&mark, &self.drawn);
+                block.tape.return_to(mark.taped);
                 self.cursors.retain(|cursor| cursor.has_survived || cursor.number <= mark.cursors);
                 Ok(mark.settings)
             }

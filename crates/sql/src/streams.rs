@@ -40,13 +40,17 @@ pub(crate) struct Stream<'g> {
     sum: Sum,
     /// The client takes no more.
     is_broken: bool,
+    /// Rows may be given; and whether one was to be given when they may not.
+    may_give: bool,
+    is_refused: bool,
 }
 
 impl<'g> Stream<'g> {
     fn new(give: &'g mut Give<'g>) -> Self {
         let hashes = DefaultHashBuilder::default();
         let (given, given_sum, count, bytes, sum) = (0, 0, 0, 0, Sum::of(&hashes));
-        Self { give, hashes, given, given_sum, count, bytes, sum, is_broken: false }
+        let (is_broken, may_give, is_refused) = (false, true, false);
+        Self { give, hashes, given, given_sum, count, bytes, sum, is_broken, may_give, is_refused }
     }
 
     /// What its rows are hashed with; it is to be set before the first attempt.
@@ -54,6 +58,16 @@ impl<'g> Stream<'g> {
         if self.given == 0 {
             self.hashes = hashes.clone();
         }
+    }
+
+    /// Whether rows may be given from now on. Where they may not, an answer that is longer than what is held back fails.
+    pub(crate) fn gives(&mut self, may_give: bool) {
+        (self.may_give, self.is_refused) = (may_give, false);
+    }
+
+    /// Whether the answer was too long.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// The statement begins, perhaps again.
@@ -67,7 +81,14 @@ impl<'g> Stream<'g> {
         if self.given == 0 {
             self.bytes += bytes_of(row);
             rows.push(row);
-            return if self.bytes < HELD_BACK { Ok(()) } else { self.give_all(rows) };
+            return match () {
+                () if self.bytes < HELD_BACK => Ok(()),
+                () if self.may_give => self.give_all(rows),
+                () => {
+                    self.is_refused = true;
+                    Err(SqlError::internal("the answer is read again where it may be given"))
+                }
+            };
         }
         row.iter().for_each(|value| self.sum.add(*value));
         if self.count > self.given {

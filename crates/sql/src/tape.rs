@@ -27,6 +27,17 @@ impl Tape {
         self.again = 0;
     }
 
+    /// How many values it has given.
+    pub(crate) fn position(&self) -> usize {
+        self.again
+    }
+
+    /// What was given behind this was undone: it is not given again.
+    pub(crate) fn return_to(&mut self, position: usize) {
+        self.values.truncate(position);
+        self.again = self.values.len();
+    }
+
     /// Whether it cannot give again what was given.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut

@@ -11,9 +11,9 @@ use crate::names::Name;
 use crate::plan::{Node, Plan, Scan};
 
 impl<P: Protocol> Connection<P> {
-    /// What a plan does that a read-only transaction must not do. It may change rows of temporary tables, unless it is a snapshot.
+    /// What a plan does that a read-only transaction must not do. It may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
     pub(crate) fn changes(&self, plan: &Plan) -> Option<&'static str> {
-        if self.session.reads_snapshot() { plan.changes() } else { plan.changes_kept() }
+        if self.session.is_bound_to_snapshot() { plan.changes() } else { plan.changes_kept() }
     }
 
     /// The session's temporary objects.

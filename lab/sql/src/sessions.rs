@@ -11,6 +11,8 @@ use crate::draw::Draw;
 /// A transaction of a session: the statements between BEGIN and its end.
 #[derive(Clone, Debug)]
 pub struct Transaction {
+    /// The statement that begins it.
+    pub begin: &'static str,
     /// The statements, and where it is parked.
     pub statements: Vec<String>,
     /// Whether it ends with COMMIT.
@@ -66,7 +68,7 @@ impl Play {
             next[at] += 1;
             let Some(run) = runs[at].as_mut().filter(|_| step < transaction.statements.len() + 2) else { continue };
             let text = match step {
-                0 => "BEGIN",
+                0 => transaction.begin,
                 _ if step <= transaction.statements.len() => &*transaction.statements[step - 1],
                 _ if transaction.commits => "COMMIT",
                 _ => "ROLLBACK",
@@ -187,7 +189,15 @@ pub fn drawn(seed: u64) -> Play {
     Play { setup, transactions, turns, finals }
 }
 
+/// How transactions begin: some read a snapshot, for as long as they change nothing.
+const BEGINS: [&str; 4] =
+    ["BEGIN", "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN TRANSACTION READ ONLY DEFERRABLE"];
+
 fn transaction(draw: &mut Draw) -> Transaction {
+    let begin = draw.word(&BEGINS);
+    if begin.contains("READ ONLY") {
+        return reader(draw, begin);
+    }
     let (mut statements, mut is_undone) = (Vec::new(), false);
     for _ in 0..draw.within(1, 3) {
         match draw.below(6) {
@@ -208,13 +218,26 @@ fn transaction(draw: &mut Draw) -> Transaction {
         // A definition begins the transaction again, and does not compare what was undone.
         statements.retain(|statement| !statement.starts_with(INDEX));
     }
-    Transaction { statements, commits: draw.below(8) > 0 }
+    Transaction { begin, statements, commits: draw.below(8) > 0 }
 }
 
-fn step(draw: &mut Draw) -> String {
-    let (id, other, v) = (draw.within(1, 6), draw.within(1, 6), draw.within(0, 4) * 10);
+/// A transaction of queries, some of them behind a pause.
+fn reader(draw: &mut Draw, begin: &'static str) -> Transaction {
+    let mut statements = Vec::new();
+    for _ in 0..draw.within(2, 5) {
+        statements.push(query(draw));
+        if draw.below(5) == 0 {
+            statements.push(PARK.to_owned());
+        }
+    }
+    Transaction { begin, statements, commits: draw.below(8) > 0 }
+}
+
+/// A statement that reads.
+fn query(draw: &mut Draw) -> String {
+    let (id, v) = (draw.within(1, 6), draw.within(0, 4) * 10);
     let sign = draw.word(&["=", "<", ">=", ">"]);
-    match draw.below(25) {
+    match draw.below(9) {
         0 => format!("SELECT v, w FROM a WHERE id = {id}"),
         1 => format!("SELECT count(*), sum(v) FROM a WHERE v {sign} {v}"),
         2 => format!("SELECT min(id), max(w) FROM a WHERE id {sign} {id}"),
@@ -223,7 +246,15 @@ fn step(draw: &mut Draw) -> String {
         5 => format!("SELECT id FROM a ORDER BY v, id LIMIT {}", draw.within(1, 2)),
         6 => format!("SELECT x, count(*) FROM b WHERE v {sign} {v} GROUP BY x"),
         7 => format!("SELECT id FROM a WHERE w IN (SELECT y FROM b WHERE x = {id})"),
-        8 => format!("SELECT 100 / (v - {v}) FROM a WHERE id = {id}"),
+        _ => format!("SELECT 100 / (v - {v}) FROM a WHERE id = {id}"),
+    }
+}
+
+fn step(draw: &mut Draw) -> String {
+    let (id, other, v) = (draw.within(1, 6), draw.within(1, 6), draw.within(0, 4) * 10);
+    let sign = draw.word(&["=", "<", ">=", ">"]);
+    match draw.below(25) {
+        0..9 => query(draw),
         9 => format!("UPDATE a SET v = v + {} WHERE id = {id}", draw.within(1, 9)),
         10 => format!("UPDATE a SET v = (SELECT count(*) FROM a z WHERE z.v {sign} {v}) WHERE id = {id}"),
         11 => format!("UPDATE a SET v = {v} WHERE v {sign} {} RETURNING id", draw.within(0, 4) * 10),

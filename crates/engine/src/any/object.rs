@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use polychron_base::clock::Duration;
+
 use super::{Erased, Naming};
 use crate::aggregate::{Group, Grouping};
 use crate::drive::{Failure, discard};
@@ -73,6 +75,8 @@ pub(super) trait WorkerObject: Send {
     fn last_abort(&self) -> Option<Abort>;
     fn waits_for_itself(&self) -> Option<Error>;
     fn is_nested(&self) -> bool;
+    fn await_snapshot(&mut self, longest: Duration) -> bool;
+    fn keeps_readers(&self, mode: Mode) -> bool;
     fn back_off(&mut self, attempts: u64);
     fn retry(&self) -> &options::Retry;
 }
@@ -85,6 +89,8 @@ pub(super) trait Steps<W>: 'static {
     fn last_abort(worker: &W) -> Option<Abort>;
     fn waits_for_itself(worker: &W) -> Option<Error>;
     fn is_nested(worker: &W) -> bool;
+    fn await_snapshot(worker: &mut W, longest: Duration) -> bool;
+    fn keeps_readers(worker: &W, mode: Mode) -> bool;
     fn back_off(worker: &mut W, attempts: u64);
     fn retry(worker: &W) -> &options::Retry;
 }
@@ -111,6 +117,14 @@ impl<W: Interactive> Steps<W> for Stepped {
 
     fn is_nested(worker: &W) -> bool {
         worker.is_nested()
+    }
+
+    fn await_snapshot(worker: &mut W, longest: Duration) -> bool {
+        worker.await_snapshot(longest)
+    }
+
+    fn keeps_readers(worker: &W, mode: Mode) -> bool {
+        worker.keeps_readers(mode)
     }
 
     fn back_off(worker: &mut W, attempts: u64) {
@@ -143,6 +157,14 @@ impl<W> Steps<W> for Whole {
     }
 
     fn is_nested(_: &W) -> bool {
+        false
+    }
+
+    fn await_snapshot(_: &mut W, _: Duration) -> bool {
+        false
+    }
+
+    fn keeps_readers(_: &W, _: Mode) -> bool {
         false
     }
 
@@ -229,6 +251,14 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
 
     fn is_nested(&self) -> bool {
         S::is_nested(&self.worker)
+    }
+
+    fn await_snapshot(&mut self, longest: Duration) -> bool {
+        S::await_snapshot(&mut self.worker, longest)
+    }
+
+    fn keeps_readers(&self, mode: Mode) -> bool {
+        S::keeps_readers(&self.worker, mode)
     }
 
     fn back_off(&mut self, attempts: u64) {

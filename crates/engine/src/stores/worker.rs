@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polychron_base::clock::Duration;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, TableId};
@@ -256,6 +257,16 @@ pub trait StoreWorker: Send {
         base.wait_contested(database, attempts);
     }
 
+    /// See [`Interactive::await_snapshot`].
+    fn await_present(&mut self, _longest: Duration) -> bool {
+        false
+    }
+
+    /// See [`Interactive::keeps_readers`].
+    fn keeps_open_readers(&self, _mode: Mode) -> bool {
+        false
+    }
+
     /// Does pending background work: see [`Worker::maintain`]. No transaction is open. By default, what was retired and dropped is freed.
     fn maintain_stores(&mut self) {
         let (local, _, database) = self.parts_mut();
@@ -451,6 +462,15 @@ impl<W: StoreWorker> Interactive for W {
 
     fn is_nested(&self) -> bool {
         self.parts().0.is_nested()
+    }
+
+    fn await_snapshot(&mut self, longest: Duration) -> bool {
+        self.end_leaked();
+        self.await_present(longest)
+    }
+
+    fn keeps_readers(&self, mode: Mode) -> bool {
+        self.keeps_open_readers(mode)
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use polychron_base::clock::Duration;
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::{Error, TableId};
@@ -151,6 +152,15 @@ impl StoreWorker for CicadaWorker {
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
         self.begin_transaction(mode, false)
+    }
+
+    fn await_present(&mut self, longest: Duration) -> bool {
+        self.shared.clocks.await_present(longest)
+    }
+
+    /// A transaction that the horizon has passed reads on at its timestamp.
+    fn keeps_open_readers(&self, _: Mode) -> bool {
+        true
     }
 
     /// It still has its words, its sets and its guard.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polychron_base::clock::Duration;
 use polychron_base::{Error, TableId};
 use polychron_engine::mutations::pass;
 use polychron_engine::stores::{StoreWorker, WorkerBase};
@@ -135,6 +136,15 @@ impl StoreWorker for HyperWorker {
             shared.kept.keep(state.base.slot, &mut state.base.tables);
         }
         Ok(HyperTransaction::new(shared, state, guard, start, snapshot))
+    }
+
+    /// A snapshot reads at the counter of all commits.
+    fn await_present(&mut self, _: Duration) -> bool {
+        true
+    }
+
+    fn keeps_open_readers(&self, _: Mode) -> bool {
+        true
     }
 
     /// Its writes stand in place, and its slot of the clock and its guard hold back what others collect.

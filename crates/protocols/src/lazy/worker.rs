@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use polychron_base::clock::Duration;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::futures::ExpressionArena;
 use polychron_engine::lazy::LazyHost;
@@ -95,6 +96,14 @@ impl<B: LazyHost> Interactive for LazyWorker<B> {
 
     fn is_nested(&self) -> bool {
         self.base.is_nested()
+    }
+
+    fn await_snapshot(&mut self, longest: Duration) -> bool {
+        self.base.await_snapshot(longest)
+    }
+
+    fn keeps_readers(&self, mode: Mode) -> bool {
+        self.base.keeps_readers(mode)
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
 use polychron_engine::mutations::left_out;
@@ -57,9 +58,20 @@ impl Shared {
     /// way: a transaction that is open and does nothing holds no thread up.
     #[cold]
     pub(super) fn wait_until_past(&self, epoch: u64) {
+        self.is_past_within(epoch, None);
+    }
+
+    /// As [`Shared::wait_until_past`], for this time at most; whether they do.
+    #[cold]
+    pub(super) fn is_past_within(&self, epoch: u64, longest: Option<Duration>) -> bool {
         let epochs = self.base.memory.epochs();
         let mut backoff = Backoff::new();
+        let clock = SystemClock::new();
+        let ends = longest.map(|longest| clock.now_ns().saturating_add(longest.as_nanos() as u64));
         while epochs.past() < epoch {
+            if ends.is_some_and(|ends| clock.now_ns() >= ends) {
+                return false;
+            }
             if epochs.current() > epoch {
                 epochs.refresh();
             } else if MODELLED || epochs.age_ns(epochs.current() - 1) >= SHORTEST_EPOCH_NS {
@@ -67,6 +79,7 @@ impl Shared {
             }
             backoff.wait();
         }
+        true
     }
 
     /// Has what snapshots see kept that begin from now on.

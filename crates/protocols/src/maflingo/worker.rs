@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polychron_base::clock::Duration;
 use polychron_base::{Error, TableId};
 use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode};
@@ -119,6 +120,15 @@ impl StoreWorker for MaflingoWorker {
             }
         });
         Ok(MaflingoTransaction::begin(shared, state, local, open, mode))
+    }
+
+    fn await_present(&mut self, longest: Duration) -> bool {
+        let shared = &self.shared;
+        shared.options.snapshots && shared.is_past_within(shared.base.memory.epochs().current(), Some(longest))
+    }
+
+    fn keeps_open_readers(&self, mode: Mode) -> bool {
+        mode == Mode::Snapshot && self.shared.options.snapshots
     }
 
     fn undo_leaked(&mut self) {

@@ -228,8 +228,10 @@ impl<P: Protocol> Connection<P> {
             return encoder.end().map(|()| count);
         }
         let is_own = !self.session.is_open();
+        // It is given while it runs, so it reads a snapshot if it can.
+        let is_repeatable = is_own.then(|| plan.changes().is_none());
         for attempt in 0.. {
-            self.session.begin(Modes::default(), false)?;
+            self.session.begin(Modes { is_repeatable, ..Modes::default() }, false)?;
             let count = self.session.run_out(&plan, &self.zone, &mut encoder);
             let ended = match count {
                 Ok(count) if is_own => self.commit().map(|_| count),

@@ -2,6 +2,7 @@
 
 use polychron_engine::Interactive;
 
+use super::modes::View;
 use super::script::MOST_BYTES;
 use super::{HERE, Kept, Session};
 use crate::context::Now;
@@ -18,6 +19,9 @@ use crate::text::Zone;
 impl<W: Interactive + 'static> Session<W> {
     /// Runs the query of a cursor in the open transaction, and keeps its answer.
     pub(crate) fn declare(&mut self, declare: &Declare, (plan, values): Kept<'_>, zone: &Zone) -> Result<(), SqlError> {
+        if self.may_move_to_snapshot() {
+            self.begin_anew(View::Fresh)?;
+        }
         let room = WORK_MEMORY.saturating_sub(self.cursors.iter().map(|cursor| cursor.bytes).sum());
         loop {
             let (mut rows, mut bytes) = (Vec::new(), 0);
@@ -74,6 +78,11 @@ impl<W: Interactive + 'static> Session<W> {
         zone: &Zone,
         encoder: &mut Encoder<'_>,
     ) -> Result<u64, SqlError> {
+        self.make_way_for(plan, zone)?;
+        if self.is_explicit() {
+            // What is long cannot be run again.
+            self.leave_undeclared(false, zone)?;
+        }
         loop {
             let block = self.block.as_mut().expect("a transaction is open");
             let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");

@@ -14,6 +14,7 @@ use super::{Block, Home, Session};
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
 use crate::gates::Slot;
+use crate::parking::Shortage;
 use crate::resident::{Parked, now_ns};
 use crate::statement::Scratch;
 use crate::steps::Step;
@@ -21,6 +22,9 @@ use crate::text::Zone;
 
 /// How long a held transaction hears nothing before it is parked, if nothing else is set.
 pub(crate) const PARK_AFTER: Duration = Duration::from_millis(100);
+
+/// How long a transaction that has only read is kept open where that holds nobody up. What it can still see takes memory.
+const KEEP_READERS: Duration = Duration::from_secs(600);
 
 /// What has become of a transaction that was to be parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub enum KeptBecause {
     Failed,
     /// The client has seen what a return to a savepoint has undone, or `SET CONSTRAINTS` has changed how its statements ran.
     RunsOnce,
+    /// It has only read, holds nobody up and reads on what it has begun with. It is parked where its worker or one of its tables is wanted, where memory is short, and after ten minutes.
+    Reads,
     /// It has more statements, values, or values of volatile functions than are kept.
     TooLong,
 }
@@ -63,6 +69,7 @@ impl fmt::Display for KeptBecause {
             Self::ReplayOff => "replay is off",
             Self::Failed => "the transaction has failed",
             Self::RunsOnce => "the transaction cannot be run again behind ROLLBACK TO or SET CONSTRAINTS",
+            Self::Reads => "the transaction has only read, and nobody wants its worker or its tables",
             Self::TooLong => "the transaction is too long to be run again",
         })
     }
@@ -72,11 +79,12 @@ impl fmt::Display for KeptBecause {
 pub(super) struct Parker<W> {
     home: Arc<Home<W>>,
     slot: Arc<Slot>,
+    shortage: Arc<Shortage>,
 }
 
 impl<W: Interactive + 'static> Parker<W> {
-    pub(super) fn new(home: &Arc<Home<W>>, slot: &Arc<Slot>) -> Arc<Self> {
-        Arc::new(Self { home: home.clone(), slot: slot.clone() })
+    pub(super) fn new(home: &Arc<Home<W>>, slot: &Arc<Slot>, shortage: &Arc<Shortage>) -> Arc<Self> {
+        Arc::new(Self { home: home.clone(), slot: slot.clone(), shortage: shortage.clone() })
     }
 }
 
@@ -84,6 +92,10 @@ impl<W: Interactive + 'static> Parked for Parker<W> {
     fn parked(&self) {
         self.home.give_back();
         self.slot.park();
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.slot.is_awaited() || self.shortage.claim()
     }
 }
 
@@ -101,6 +113,11 @@ impl<W: Interactive + 'static> Home<W> {
 }
 
 impl<W: Interactive + 'static> Block<W> {
+    /// Whether it can be run again without the client's notice.
+    pub(super) fn can_run_again(&self, is_replayed: bool) -> bool {
+        is_replayed && !self.script.runs_once && !self.script.is_cut && !self.tape.is_cut()
+    }
+
     /// Why it is not parked, if it is not.
     pub(super) fn kept_because(&self, is_replayed: bool) -> Option<KeptBecause> {
         Some(match () {
@@ -127,12 +144,14 @@ impl<W: Interactive + 'static> Session<W> {
         let now = now_ns();
         block.rests_since = now;
         block.ends_at = from_now(now, times.1);
+        let is_kept_until =
+            if self.keeps_readers && block.has_only_read() { from_now(now, Some(KEEP_READERS)) } else { 0 };
         let Some(transaction) = &block.transaction else { return };
         let parks_at = match block.kept_because(is_replayed) {
             None => from_now(now, times.0),
             Some(_) => u64::MAX,
         };
-        transaction.rest(parks_at.min(block.ends_at));
+        transaction.rest(parks_at.min(block.ends_at), is_kept_until.min(block.ends_at));
     }
 
     /// A statement begins. Whether the transaction is parked, and has to be run again first.
@@ -174,7 +193,8 @@ impl<W: Interactive + 'static> Session<W> {
             Err(Some(failure)) => Err(self.fail(failure)),
             // Others have changed meanwhile what the client knows.
             Err(None) => {
-                Err(self.lose(conflict_while_parked("Others have changed what it had read while it was parked.")))
+                let error = conflict_while_parked("Others have changed what it had read while it was parked.");
+                Err(self.lose(error.with_hint("A transaction that is begun with READ ONLY reads a snapshot.")))
             }
         }
     }
@@ -191,6 +211,16 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn idle_for(&self) -> Option<Duration> {
         let block = self.block.as_ref().filter(|block| block.is_explicit)?;
         Some(Duration::from_nanos(now_ns().saturating_sub(block.rests_since)))
+    }
+
+    /// Whether the held transaction need not be parked, because it has only read.
+    pub(crate) fn keeps_reader(&self) -> bool {
+        let reads = |block: &Block<W>| {
+            let is_open = block.transaction.as_ref().is_some_and(|transaction| !transaction.is_parked());
+            is_open && block.kept_because(self.is_replayed).is_none() && block.has_only_read()
+        };
+        let is_recent = self.idle_for().is_some_and(|idle| idle < KEEP_READERS);
+        is_recent && self.keeps_readers && self.block.as_ref().is_some_and(reads) && !self.parker.is_wanted()
     }
 
     /// Parks the held transaction, or gives the worker back where none is held.

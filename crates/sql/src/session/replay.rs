@@ -73,8 +73,7 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     fn run_again(&mut self, zone: &Zone) -> bool {
-        let Some(block) = &self.block else { return false };
-        if !self.is_replayed || block.script.runs_once || block.script.is_cut || block.tape.is_cut() {
+        if self.block.as_ref().is_none_or(|block| !block.can_run_again(self.is_replayed)) {
             return false;
         }
         let mut backoff = Backoff::new();
@@ -100,17 +99,17 @@ impl<W: Interactive + 'static> Session<W> {
     /// # Errors
     /// It cannot be run again, or would answer something else.
     pub(crate) fn renew(&mut self, tables: &[TableId], zone: &Zone) -> Result<(), SqlError> {
-        let Some(block) = self.block.as_ref().filter(|block| block.transaction.is_some()) else { return Ok(()) };
+        if self.block.as_ref().is_none_or(|block| block.transaction.is_none()) {
+            return Ok(());
+        }
         let is_behind = self.versions.get() != self.began && self.versions.are_newer(tables, self.began);
         if !is_behind || left_out(Step::RenewBehind) {
             return Ok(());
         }
-        let mode = self.mode_of(block.is_read_only);
-        if let Some(block) = &mut self.block {
-            block.mode = mode;
-            if let Some(Ok(transaction)) = block.transaction.take().map(Resident::take) {
-                transaction.rollback();
-            }
+        if let Some(block) = &mut self.block
+            && let Some(Ok(transaction)) = block.transaction.take().map(Resident::take)
+        {
+            transaction.rollback();
         }
         if self.begin_again(zone) {
             return Ok(());
@@ -124,8 +123,8 @@ impl<W: Interactive + 'static> Session<W> {
     /// # Errors
     /// `None`: an answer differs. Otherwise what has failed. The engine's transaction has ended then.
     pub(super) fn do_again(&mut self, zone: &Zone, compare: Step) -> Result<(), Option<Failure>> {
-        let Some(mode) = self.block.as_ref().map(|block| block.mode) else { return Ok(()) };
-        let mut held = self.begin_held(mode).map_err(Some)?;
+        let Some(view) = self.block.as_ref().map(|block| block.view) else { return Ok(()) };
+        let mut held = self.begin_held(view).map_err(Some)?;
         let Some(block) = &mut self.block else { return Ok(()) };
         self.drawn.repeat();
         block.tape.repeat();

@@ -22,7 +22,7 @@ use crate::names::Name;
 use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::rows::Rows;
-use crate::sequences::{Drawn, DrawnMark};
+use crate::sequences::{Drawn, Position};
 use crate::settings::Saved;
 use crate::steps::Step;
 use crate::text::Zone;
@@ -53,6 +53,8 @@ pub(crate) struct Script {
     pub(super) is_cut: bool,
     /// The client has seen what was undone since, or has set what statements have gone by: it is not run again after a conflict.
     pub(crate) runs_once: bool,
+    /// A statement was run that changes something.
+    pub(super) has_written: bool,
     pub(crate) changes: Changes,
     /// What the names of all changes stood for before the transaction.
     pub(crate) before: Changes,
@@ -65,7 +67,9 @@ pub(crate) struct Script {
 pub(super) struct Mark {
     pub(super) items: usize,
     changes: Changes,
-    drawn: DrawnMark,
+    /// How far it had come with numbers of sequences, deferred checks, notes and locks, and with values of volatile functions.
+    drawn: Position,
+    pub(super) taped: usize,
     /// How many cursors the session had declared.
     pub(super) cursors: u64,
     pub(super) settings: Saved,
@@ -142,6 +146,7 @@ impl Script {
     }
 
     pub(super) fn push(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], answer: u64) {
+        self.has_written |= plan.changes().is_some();
         self.bytes += exec::bytes_of(values);
         if self.items.len() == LONGEST || self.bytes > MOST_BYTES {
             self.cut();
@@ -151,6 +156,11 @@ impl Script {
         }
         let values = values.iter().map(|value| value.owned()).collect();
         self.items.push(Item { plan: plan.clone(), values, answer });
+    }
+
+    /// Whether it has nearly as much as is kept.
+    pub(super) fn is_long(&self) -> bool {
+        self.items.len() + 1 >= LONGEST || self.bytes > MOST_BYTES / 2
     }
 
     /// Whether it has run a statement, or defined something.
@@ -164,8 +174,8 @@ impl Script {
         self.items = Vec::new();
     }
 
-    pub(super) fn mark(&self, drawn: DrawnMark, cursors: u64, settings: Saved) -> Mark {
-        Mark { items: self.items.len(), changes: self.changes.clone(), drawn, cursors, settings }
+    pub(super) fn mark(&self, (drawn, taped): (Position, usize), cursors: u64, settings: Saved) -> Mark {
+        Mark { items: self.items.len(), changes: self.changes.clone(), drawn, taped, cursors, settings }
     }
 
     /// What came behind the mark was undone.

@@ -107,7 +107,7 @@ fn transaction(draw: &mut Draw, number: usize) -> Transaction {
             statements.push(PARK.to_owned());
         }
     }
-    Transaction { statements, commits: draw.below(8) > 0 }
+    Transaction { begin: "BEGIN", statements, commits: draw.below(8) > 0 }
 }
 
 /// Statements that belong together.

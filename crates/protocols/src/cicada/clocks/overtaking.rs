@@ -9,6 +9,7 @@
 //! and looks whether it is being committed. So either the transaction finds that it was overtaken, or the leader that its timestamp stands, and
 //! keeps the horizon before it until it has ended. What lies between the two is a validation and a write phase, in which no client is asked.
 
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Backoff, CachePadded, MODELLED, publish, this_thread};
 
@@ -148,6 +149,22 @@ impl Clocks {
         if !self.has_passed_commit(reading, slot) {
             self.await_horizon(self.shape.timestamp(reading, slot));
         }
+    }
+
+    /// Waits, for this time at most, until the horizon has passed all that has committed so far, and tells whether it has.
+    pub(in crate::cicada) fn await_present(&self, longest: Duration) -> bool {
+        // Of one reading, the last slot has the latest timestamp.
+        let (reading, slot) = (self.furthest_drawn(), self.slots.len() - 1);
+        let (clock, mut backoff) = (SystemClock::new(), Backoff::new());
+        let ends = clock.now_ns().saturating_add(longest.as_nanos() as u64);
+        while !self.has_passed_commit(reading, slot) {
+            self.lead_past(if backoff.is_yielding() { SPIN_BUDGET_NS } else { self.overtaking_ns });
+            if clock.now_ns() >= ends {
+                return false;
+            }
+            backoff.wait();
+        }
+        true
     }
 
     /// Whether the horizon has passed a commit of the slot's worker at a clock reading.
