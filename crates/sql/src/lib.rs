@@ -5,6 +5,7 @@ mod arrays;
 mod bind;
 mod casts;
 mod catalog;
+mod changing;
 mod codec;
 mod computed;
 mod connection;

@@ -284,6 +284,8 @@ pub(crate) struct SharedAccess {
     pub(crate) database: Access,
     #[serde(default)]
     pub(crate) public: Access,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_comment: Option<String>,
 }
 
 /// Who a session is.
