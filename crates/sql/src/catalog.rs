@@ -18,6 +18,7 @@ use crate::names::{Name, Path};
 use crate::procedures::Procedure;
 use crate::roles::{Access, Grant, Role, SharedAccess};
 use crate::sequences::{Sequence, SequenceDefinition};
+pub(crate) use crate::temporary::OnCommit;
 use crate::types::{Bound, ColumnType, Type};
 
 /// What SQL knows of a table, and the engine does not: `definitions` keeps it.
@@ -56,18 +57,12 @@ pub(crate) struct Description {
     /// What becomes of it when a transaction commits, if it is a temporary one.
     #[serde(default)]
     pub(crate) on_commit: OnCommit,
+    /// What COMMENT has said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
     /// Whose it is, and who may do what with it.
     #[serde(default, skip_serializing_if = "Access::is_default")]
     pub(crate) access: Access,
-}
-
-/// What becomes of a temporary table when a transaction commits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum OnCommit {
-    #[default]
-    Keep,
-    DeleteRows,
-    Drop,
 }
 
 /// A foreign key. Columns are named as in the tables' descriptions.
@@ -130,6 +125,8 @@ pub(crate) struct Column {
     /// Who may do what with it, beside those who may do so with the table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) grants: Vec<Grant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
 }
 
 /// The name of the column with the row's number.
@@ -139,8 +136,8 @@ impl Column {
     /// One that may be NULL, and has no default.
     pub(crate) fn new(name: impl Into<String>, of: ColumnType) -> Self {
         let (name, default, identity, engine, computed) = (name.into(), None, None, None, None);
-        let grants = Vec::new();
-        Self { name, of, nullable: true, default, identity, engine, is_hidden: false, computed, grants }
+        let (grants, comment) = (Vec::new(), None);
+        Self { name, of, nullable: true, default, identity, engine, is_hidden: false, computed, grants, comment }
     }
 
     /// Its name in the engine's table.
@@ -341,6 +338,8 @@ pub(crate) enum Object {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Schema {
     pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
     #[serde(default, skip_serializing_if = "Access::is_default")]
     pub(crate) access: Access,
 }
@@ -367,6 +366,11 @@ pub(crate) struct View {
     /// Who may do what with its columns, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) column_grants: BTreeMap<String, Vec<Grant>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
+    /// What COMMENT has said of its columns, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) column_comments: BTreeMap<String, String>,
 }
 
 impl Object {

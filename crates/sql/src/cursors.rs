@@ -99,6 +99,7 @@ impl CursorCommand {
         }
         parser.expect_keyword(Keyword::FOR).map_err(error_of)?;
         let query = parser.parse_query().map_err(error_of)?;
+        crate::bind::check_reads_only(&query, "DECLARE CURSOR")?;
         let query = ast::Statement::Query(query);
         Ok(Self::Declare(Declare { name, query, is_forward, is_held }.into()))
     }

@@ -10,10 +10,19 @@ use crate::exec::futures;
 use crate::exec::profile::{Counts, Profile};
 use crate::expr::Expr;
 use crate::outcome::Outcome;
-use crate::plan::{Analyzed, JoinKind, Node, Plan, Scan, SortKey};
+use crate::plan::{JoinKind, Node, OutputColumn, Plan, Scan, SortKey};
 use crate::text::{Zone, write};
 use crate::types::Type;
 use crate::watch::Activity;
+
+/// What EXPLAIN ANALYZE runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Analyzed {
+    pub(crate) plan: Plan,
+    pub(crate) columns: Vec<OutputColumn>,
+    /// Whether it tells of the transaction, too.
+    pub(crate) has_summary: bool,
+}
 
 /// What is wanted of EXPLAIN.
 pub(crate) struct Wanted {
@@ -254,6 +263,17 @@ impl Out<'_> {
                 }
             }
             Plan::Delete { table, source, .. } => self.change("Delete", table.name.plain(), source),
+            Plan::With(with) => {
+                self.plan(&with.plan);
+                let parts = with.parts.iter().map(|(id, part)| (format!("  CTE {id}"), part));
+                for (title, part) in parts.chain(with.last.iter().map(|part| ("  CTE".to_owned(), part))) {
+                    self.lines.push(title);
+                    let from = self.lines.len();
+                    self.plan(part);
+                    self.lines[from..].iter_mut().for_each(|line| line.insert_str(0, "    "));
+                }
+            }
+            Plan::Merge(merge) => self.change("Merge", merge.table.name.plain(), &merge.source),
             Plan::Truncate(tables) => {
                 tables.iter().for_each(|(table, source)| self.change("Truncate", table.name.plain(), source));
             }

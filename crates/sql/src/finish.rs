@@ -5,6 +5,7 @@
 
 use crate::bind::{Aggregate, beyond};
 use crate::catalog::Table;
+use crate::changing::Merge;
 use crate::expr::Expr;
 use crate::plan::{JoinKind, Node, Plan, Scan, all_of, conjuncts};
 use crate::types::Type;
@@ -22,6 +23,11 @@ pub(crate) fn finished(plan: Plan) -> Plan {
         }
         Plan::Delete { table, source, is_joined, keys, returning } => {
             Plan::Delete { table, source: finished_node(source), is_joined, keys, returning }
+        }
+        Plan::With(with) => Plan::With(with.map_plans(finished).into()),
+        Plan::Merge(merge) => {
+            let Merge { table, source, clauses, checks, keys } = *merge;
+            Plan::Merge(Merge { table, source: finished_node(source), clauses, checks, keys }.into())
         }
         // What is run was finished when it was bound.
         Plan::Analyze(analyzed) => Plan::Analyze(analyzed),

@@ -7,6 +7,7 @@ mod asked;
 mod bind;
 mod casts;
 mod catalog;
+mod changing;
 mod codec;
 mod computed;
 mod configured;

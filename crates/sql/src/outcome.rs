@@ -83,6 +83,7 @@ impl Tag {
     pub(crate) fn of(plan: &Plan) -> Self {
         match plan {
             Plan::Insert { .. } => Self::Counted("INSERT 0"),
+            Plan::With(with) => Self::of(&with.plan),
             Plan::Truncate(_) | Plan::Call(_) => Self::Fixed(plan.verb().into()),
             Plan::Analyze(_) => Self::Fixed("EXPLAIN".into()),
             _ => Self::Counted(plan.verb()),

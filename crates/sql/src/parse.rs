@@ -1,6 +1,7 @@
 //! Text into statements.
 
 mod operators;
+mod tables;
 mod targets;
 
 use sqlparser::ast;
@@ -298,7 +299,7 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     let tokens = crate::procedures::with_procedures(text, tokens(text)?)?;
     let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
-    let tokens = targets::with_targets(with_exclusions(tokens));
+    let tokens = tables::with_tables(targets::with_targets(with_exclusions(tokens)));
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
 
@@ -476,10 +477,10 @@ impl Command {
 
 /// Whether a statement reads or changes rows, and nothing else.
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Call, Delete, Explain, Insert, Query, Truncate, Update};
+    use ast::Statement::{Call, Delete, Explain, Insert, Merge, Query, Truncate, Update};
     match statement {
         Query(query) => SessionCall::all(query).is_none(),
         Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Insert(_) | Update(_) | Delete(_) | Explain { .. } | Call(_)),
+        other => matches!(other, Insert(_) | Update(_) | Delete(_) | Merge(_) | Explain { .. } | Call(_)),
     }
 }

@@ -7,7 +7,9 @@ use polychron_base::TableId;
 
 use crate::bind::{Aggregate, Window, WindowCall};
 use crate::catalog::{ForeignKey, Table};
+use crate::changing::{Merge, With};
 use crate::datum::{Datum, OwnedDatum};
+pub(crate) use crate::explain::Analyzed;
 use crate::expr::Expr;
 use crate::functions::Function;
 pub(crate) use crate::outcome::OutputColumn;
@@ -440,20 +442,13 @@ pub(crate) enum Plan {
         keys: Arc<ForeignKeys>,
         returning: Option<Returning>,
     },
+    With(Box<With>),
+    Merge(Box<Merge>),
     /// All rows of the tables.
     Truncate(Vec<(Arc<Table>, Node)>),
     Call(Arc<crate::procedures::Call>),
     /// The plan is run, and answers with what it has done.
     Analyze(Box<Analyzed>),
-}
-
-/// What EXPLAIN ANALYZE runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Analyzed {
-    pub(crate) plan: Plan,
-    pub(crate) columns: Vec<OutputColumn>,
-    /// Whether it tells of the transaction, too.
-    pub(crate) has_summary: bool,
 }
 
 /// The foreign keys that a change of a table may lead to: by the tables, which may be the same again.
@@ -545,6 +540,8 @@ impl Plan {
             Self::Insert { .. } => "INSERT",
             Self::Update { .. } => "UPDATE",
             Self::Delete { .. } => "DELETE",
+            Self::With(with) => with.plan.verb(),
+            Self::Merge(_) => "MERGE",
             Self::Truncate(_) => "TRUNCATE TABLE",
             Self::Call(_) => "CALL",
             Self::Analyze(analyzed) => analyzed.plan.verb(),
@@ -555,7 +552,8 @@ impl Plan {
     pub(crate) fn columns(&self) -> &[OutputColumn] {
         match self {
             Self::Query { columns, .. } => columns,
-            Self::Truncate(_) => &[],
+            Self::Truncate(_) | Self::Merge(_) => &[],
+            Self::With(with) => with.plan.columns(),
             Self::Call(call) => &call.columns,
             Self::Analyze(analyzed) => &analyzed.columns,
             Self::Insert { returning, .. } | Self::Update { returning, .. } | Self::Delete { returning, .. } => {

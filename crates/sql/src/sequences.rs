@@ -54,6 +54,8 @@ pub(crate) struct SequenceDefinition {
     pub(crate) is_internal: bool,
     #[serde(default, skip_serializing_if = "Access::is_default")]
     pub(crate) access: Access,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
 }
 
 /// A sequence.
@@ -110,6 +112,7 @@ impl SequenceDefinition {
             owner,
             is_internal,
             access,
+            comment: None,
         }
     }
 }
@@ -318,6 +321,8 @@ pub(crate) struct Drawn {
     pub(crate) outbox: Outbox,
     /// What it locks by numbers.
     pub(crate) locks: Own,
+    /// The transaction may only read, and asks no sequence for numbers.
+    is_read_only: AtomicBool,
     /// Whether something was put there that belongs to a transaction. One thread at a time has the session, and looks at it without the lock.
     is_used: AtomicBool,
 }
@@ -429,6 +434,20 @@ impl Drawn {
         if units.len() < UNITS {
             units.insert(name.clone(), (version, unit.clone()));
         }
+    }
+
+    /// Says whether the transaction may only read. Relaxed: one thread at a time has the session.
+    pub(crate) fn set_read_only(&self, is_read_only: bool) {
+        self.is_read_only.store(is_read_only, Ordering::Relaxed);
+    }
+
+    /// Refuses a change of a sequence in a transaction that only reads.
+    fn check_writable(&self, sequence: &Sequence, function: &str) -> Result<(), SqlError> {
+        if !self.is_read_only.load(Ordering::Relaxed) || sequence.name.is_temporary() {
+            return Ok(());
+        }
+        let message = format!("cannot execute {function}() in a read-only transaction");
+        Err(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message))
     }
 
     pub(crate) fn path(&self) -> Arc<Path> {

@@ -52,8 +52,8 @@ fn missing(name: &str) -> SqlError {
 
 /// Whether PREPARE takes the statement.
 fn may_be_prepared(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Delete, Insert, Query, Update};
-    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_))
+    use ast::Statement::{Delete, Insert, Merge, Query, Update};
+    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_) | Merge(_))
 }
 
 impl<P: Protocol> Connection<P> {

@@ -237,11 +237,10 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
             Some(definition) => definition,
             None => return Err(SqlError::unsupported("the statement CREATE FUNCTION")),
         },
-        // A table has no comments, and nothing to be swept.
-        ast::Statement::Comment { object_type, object_name, .. } => {
-            binder.check_commenter(*object_type, object_name)?;
-            Definition::new("COMMENT")
+        ast::Statement::Comment { object_type, object_name, comment, .. } => {
+            binder.comment(*object_type, object_name, comment.as_deref())?
         }
+        // There is nothing to be swept.
         ast::Statement::Vacuum(_) => Definition::new("VACUUM"),
         ast::Statement::Analyze { .. } => Definition::new("ANALYZE"),
         other => {

@@ -4,15 +4,27 @@
 //! session sees them: names of such a schema are looked for nowhere but in the catalog, and a session knows the name of its own one alone.
 
 use polychron_engine::Protocol;
+use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Changes, Object, OnCommit};
+use crate::catalog::{Changes, Object};
 use crate::connection::Connection;
 use crate::names::Name;
 use crate::plan::{Node, Plan, Scan};
 
+/// What becomes of a temporary table when a transaction commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum OnCommit {
+    #[default]
+    Keep,
+    DeleteRows,
+    Drop,
+}
+
 impl<P: Protocol> Connection<P> {
     /// What a plan does that a read-only transaction must not do. It may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
+    /// Sequences are told whether they may give numbers while it runs.
     pub(crate) fn changes(&self, plan: &Plan) -> Option<&'static str> {
+        self.session.drawn().set_read_only(self.session.is_read_only());
         if self.session.is_bound_to_snapshot() { plan.changes() } else { plan.changes_kept() }
     }
 

@@ -209,7 +209,14 @@ fn objects_are_found_again<P: Protocol<Worker: Interactive>>() {
         ],
     );
     all(&mut one, &["INSERT INTO t VALUES (5)", "CREATE VIEW w AS SELECT x FROM u"]);
+    all(
+        &mut one,
+        &["COMMENT ON TABLE u IS 'kept'", "COMMENT ON COLUMN u.x IS 'of x'", "COMMENT ON COLUMN w.x IS 'seen'"],
+    );
     let mut other = Connection::open(&SqlDatabase::open(protocol)).unwrap();
+    let comments =
+        "SELECT obj_description('u'::regclass), col_description('u'::regclass, 2), col_description('w'::regclass, 1)";
+    assert_eq!(run(&mut other, comments).unwrap(), "kept|of x|seen", "{}", P::NAME);
     assert_eq!(run(&mut other, "SELECT x FROM w ORDER BY x").unwrap(), "10\n20", "{}", P::NAME);
     assert_eq!(run(&mut other, "SELECT * FROM t").unwrap(), "5");
     // Both draw from one sequence, and get no number twice.

@@ -61,6 +61,17 @@ const MATRIX: &[(&str, &[&str], &str)] = &[
     ("DELETE FROM t WHERE id = 1", &["DELETE ON t", "SELECT (id) ON t"], "table t"),
     ("DELETE FROM t USING u WHERE t.id = u.id", &["DELETE ON t", "SELECT (id) ON t", "SELECT (id) ON u"], "table u"),
     ("DELETE FROM t RETURNING v", &["DELETE ON t", "SELECT (v) ON t"], "table t"),
+    (
+        "WITH c AS (DELETE FROM u RETURNING id) SELECT id FROM t",
+        &["SELECT (id) ON t", "SELECT (id) ON u", "DELETE ON u"],
+        "table u",
+    ),
+    (
+        "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED AND u.v > 100 THEN DELETE WHEN MATCHED THEN UPDATE SET v = u.v \
+         WHEN NOT MATCHED THEN INSERT (id) VALUES (u.id)",
+        &["SELECT (id) ON t", "SELECT (id, v) ON u", "DELETE ON t", "UPDATE (v) ON t", "INSERT (id) ON t"],
+        "table t",
+    ),
     ("TRUNCATE t", &["TRUNCATE ON t"], "table t"),
     ("TRUNCATE parent CASCADE", &["TRUNCATE ON parent", "TRUNCATE ON child"], "table child"),
     ("EXPLAIN SELECT * FROM t", &["SELECT ON t"], "table t"),

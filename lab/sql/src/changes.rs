@@ -6,15 +6,61 @@ use crate::schema::Table;
 /// A change of a table, and whether which row fails first may depend on the order of the rows.
 pub(crate) fn change(writer: &mut Writer<'_>) -> (String, bool) {
     let table = writer.draw.one(&writer.schema.tables).clone();
-    match writer.draw.below(10) {
+    match writer.draw.below(14) {
         0..=3 => {
             let text = insertion(writer, &table);
             let has_rows = text.contains(" FROM ");
             (text, has_rows)
         }
         4..=7 => update(writer, &table),
-        _ => (deletion(writer, &table), true),
+        8 | 9 => (deletion(writer, &table), true),
+        10 | 11 => (merge(writer, &table), true),
+        _ => (change_in_with(writer, &table), true),
     }
+}
+
+/// Rows of a table as they were, beside the keys of those that a change in WITH gives.
+fn change_in_with(writer: &mut Writer<'_>, table: &Table) -> String {
+    let change = match writer.draw.below(3) {
+        0 => insertion(writer, table),
+        1 => update(writer, table).0,
+        _ => deletion(writer, table),
+    };
+    let change = change.split(" RETURNING ").next().unwrap_or_default();
+    let key = &table.columns[table.key[0]].name;
+    let name = &table.name;
+    format!(
+        "WITH changed AS ({change} RETURNING {name}.{key} AS changed_key) \
+         SELECT x.*, changed_key FROM {name} x FULL JOIN changed ON x.{key} = changed_key"
+    )
+}
+
+fn merge(writer: &mut Writer<'_>, table: &Table) -> String {
+    let target = own(table, "m");
+    let (from, source, both) = writer.inner_scope(&target).expect("there are tables");
+    let on = table.key.iter().map(|&at| {
+        let column = &table.columns[at];
+        format!("m.{} = {}", column.name, writer.leaf(column.kind, &source))
+    });
+    let mut text = format!("MERGE INTO {} AS m USING {from} ON {}", table.name, on.collect::<Vec<_>>().join(" AND "));
+    for is_last in [false, true] {
+        let (is_matched, has_condition) = (writer.draw.once_in(2), !is_last || writer.draw.once_in(2));
+        text += if is_matched { " WHEN MATCHED" } else { " WHEN NOT MATCHED" };
+        if has_condition {
+            text += &format!(" AND {}", writer.condition(if is_matched { &both } else { &source }, 1));
+        }
+        text += " THEN ";
+        text += &match (writer.draw.below(5), is_matched) {
+            (0, _) => "DO NOTHING".into(),
+            (1, true) => "DELETE".into(),
+            (_, true) => format!("UPDATE SET {}", assignments(writer, table, &both, false)),
+            (_, false) => {
+                let values: Vec<_> = table.columns.iter().map(|it| writer.of(it.kind, &source, 1)).collect();
+                format!("INSERT VALUES ({})", values.join(", "))
+            }
+        };
+    }
+    text
 }
 
 fn own(table: &Table, name: &str) -> Scope {

@@ -19,15 +19,6 @@ pub const KNOWN: &[Known] = &[
         explains: |statement, ours, theirs| alike(statement, ours, theirs, is_shorn),
     },
     Known {
-        why: "a subquery in RETURNING or behind DO UPDATE meets what the statement has written so far",
-        explains: |statement, ours, theirs| {
-            let text = &statement.text;
-            let behind = text.find(" RETURNING ").or_else(|| text.find(" DO UPDATE "));
-            let has_subquery = behind.is_some_and(|at| text[at..].contains("(SELECT "));
-            has_subquery && ours.code().is_none() && theirs.code().is_none()
-        },
-    },
-    Known {
         why: "the shortest text of a float may lie where two floats meet, which PostgreSQL avoids",
         explains: |statement, ours, theirs| {
             statement.text.contains("::real") && alike(statement, ours, theirs, is_same_real)
@@ -38,10 +29,12 @@ pub const KNOWN: &[Known] = &[
         explains: |_, ours, theirs| says(ours, "numeric format") || says(theirs, "cannot convert infinity"),
     },
     Known {
-        why: "an update of several rows to keys that others of them have may fail or not by the order of the rows, \
+        why: "a change of several rows to keys that others of them have may fail or not by the order of the rows, \
               which differs",
         explains: |statement, ours, theirs| {
-            statement.text.starts_with("UPDATE") && [ours, theirs].iter().any(|it| it.code() == Some("23505"))
+            let changes_keys = ["UPDATE", "MERGE", "WITH changed AS (UPDATE"];
+            changes_keys.iter().any(|it| statement.text.starts_with(it))
+                && [ours, theirs].iter().any(|it| it.code() == Some("23505"))
         },
     },
 ];

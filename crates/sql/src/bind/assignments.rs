@@ -33,7 +33,7 @@ fn called(expr: &ast::Expr) -> Option<&'static str> {
 }
 
 /// The values of a row that is written as one.
-fn row(value: &ast::Expr) -> Option<Vec<&ast::Expr>> {
+pub(super) fn row(value: &ast::Expr) -> Option<Vec<&ast::Expr>> {
     match value {
         ast::Expr::Tuple(values) => Some(values.iter().collect()),
         // The parser takes VALUES in parentheses to be a call.

@@ -243,6 +243,9 @@ impl Binder<'_> {
             | "to_regtype"
             | "pg_table_is_visible"
             | "pg_get_userbyid"
+            | "pg_typeof"
+            | "obj_description"
+            | "col_description"
             | "current_schema"
             | "current_schemas" => self.call_of_names(name, arguments),
             "current_setting" => self.current_setting(arguments),

@@ -100,7 +100,7 @@ impl Binder<'_> {
     }
 
     /// Positions of the columns that are given.
-    fn insert_targets(&self, table: &Table, names: &[ast::ObjectName]) -> Result<Vec<usize>, SqlError> {
+    pub(super) fn insert_targets(&self, table: &Table, names: &[ast::ObjectName]) -> Result<Vec<usize>, SqlError> {
         if names.is_empty() {
             return Ok(table.visible().map(|(at, _)| at).collect());
         }
@@ -195,7 +195,11 @@ impl Binder<'_> {
     }
 
     /// All columns of a row, of which some are given; `None` stands for the default.
-    fn insert_row(&mut self, targets: &Targets<'_>, given: Vec<Option<Typed>>) -> Result<Vec<Expr>, SqlError> {
+    pub(super) fn insert_row(
+        &mut self,
+        targets: &Targets<'_>,
+        given: Vec<Option<Typed>>,
+    ) -> Result<Vec<Expr>, SqlError> {
         let table = targets.table;
         if given.len() > targets.columns.len() {
             let message = "INSERT has more expressions than target columns";
@@ -415,10 +419,10 @@ impl Binder<'_> {
 }
 
 /// The columns that an insertion gives values for.
-struct Targets<'t> {
-    table: &'t Table,
-    columns: Vec<usize>,
-    overriding: Option<ast::InsertOverriding>,
+pub(super) struct Targets<'t> {
+    pub(super) table: &'t Table,
+    pub(super) columns: Vec<usize>,
+    pub(super) overriding: Option<ast::InsertOverriding>,
 }
 
 impl Targets<'_> {

@@ -24,6 +24,9 @@ impl Binder<'_> {
     }
 
     fn expr_anywhere(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        if let Some(test) = self.test_of_rows(expr)? {
+            return Ok(test);
+        }
         match expr {
             ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
                 self.plain_call(&folded(name), Vec::new())
@@ -245,6 +248,10 @@ impl Binder<'_> {
                 self.operator("-", &[expr])
             }
             UnaryOperator::Plus => self.operator("+", &[expr]),
+            UnaryOperator::PGAbs => self.expr(expr).and_then(|of| self.call("abs", vec![of])),
+            UnaryOperator::PGSquareRoot => self.expr(expr).and_then(|of| self.root("sqrt", of)),
+            UnaryOperator::PGCubeRoot => self.expr(expr).and_then(|of| self.root("cbrt", of)),
+            UnaryOperator::BitwiseNot => self.expr(expr).and_then(|of| self.complement(of)),
             other => Err(SqlError::unsupported(format!("the operator {other}"))),
         }
     }
@@ -479,7 +486,7 @@ fn negative(digits: String) -> String {
     digits.strip_prefix('-').map_or_else(|| format!("-{digits}"), str::to_owned)
 }
 
-fn truth(expr: Expr) -> Typed {
+pub(super) fn truth(expr: Expr) -> Typed {
     Typed::new(expr, Type::Bool)
 }
 

@@ -8,6 +8,8 @@ mod assignments;
 mod bodies;
 mod calls;
 mod changes;
+mod changing;
+mod comments;
 mod comparable;
 mod configure;
 mod declarations;
@@ -31,6 +33,7 @@ mod query;
 mod records;
 mod renames;
 mod roles;
+mod row_comparisons;
 mod schemas;
 mod scope;
 mod sequences;
@@ -57,6 +60,7 @@ use crate::roles::{RoleId, Roles, SharedAccess};
 use crate::sequences::Drawn;
 use crate::types::Type;
 
+pub(crate) use changing::check_reads_only;
 pub(crate) use definitions::{NewTable, stored};
 pub(crate) use indexes::sort_key;
 pub(crate) use joins::beyond;
@@ -87,6 +91,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) keeps_unknown: bool,
     /// The queries of `WITH` that are known, the innermost one last.
     pub(crate) tables: Vec<sets::Named>,
+    /// The changes in WITH so far, and the numbers of their rows: `None` where none may stand.
+    pub(crate) changes: Option<Vec<(usize, crate::plan::Plan)>>,
     /// The number of scopes around the FROM that is bound.
     pub(crate) from_start: usize,
     /// How many numbered parts the statement has so far.
@@ -280,6 +286,7 @@ impl<'c> Binder<'c> {
             named_windows: Vec::new(),
             keeps_unknown: false,
             tables: Vec::new(),
+            changes: None,
             from_start: 0,
             part_count: 0,
             views: Vec::new(),

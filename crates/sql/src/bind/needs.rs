@@ -114,6 +114,11 @@ impl Recorded<'_> {
         self.needs.borrow_mut()[at].any = privileges;
     }
 
+    /// Adds privileges to a need.
+    pub(super) fn need_more(&self, at: usize, privileges: Privileges) {
+        self.change_need(at, |need| need.privileges |= privileges);
+    }
+
     fn change_need(&self, at: usize, change: impl FnOnce(&mut Need)) {
         self.needs.borrow_mut().get_mut(at).map(change).unwrap_or_default();
     }

@@ -2,7 +2,32 @@
 
 use sqlparser::ast::BinaryOperator as Sign;
 
+use super::Binder;
+use super::literals::constant;
+use crate::casts::Place;
+use crate::datum::Datum;
 use crate::error::SqlError;
+use crate::expr::Typed;
+use crate::functions;
+use crate::types::Type;
+
+impl Binder<'_> {
+    /// `|/` and `||/`, which are of floats alone.
+    pub(super) fn root(&mut self, function: &str, of: Typed) -> Result<Typed, SqlError> {
+        let of = self.cast(of, Type::Float8.into(), Place::Implicit)?;
+        self.call(function, vec![of])
+    }
+
+    /// `~` of an integer: all bits turned are −1 less the number.
+    pub(super) fn complement(&mut self, of: Typed) -> Result<Typed, SqlError> {
+        let base = of.base();
+        if !matches!(base, Type::Int2 | Type::Int4 | Type::Int8) {
+            return Err(functions::no_operator("~", &[base], functions::Unresolved::None));
+        }
+        let less = self.apply("-", vec![constant(Datum::Int(-1), Type::Int4), of])?;
+        self.cast(less, base.into(), Place::Explicit)
+    }
+}
 
 /// The name of an operator in the registry.
 pub(super) fn operator_name(sign: &Sign) -> Result<&'static str, SqlError> {

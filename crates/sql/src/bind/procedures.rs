@@ -28,13 +28,23 @@ impl Binder<'_> {
     /// The plan of a statement that reads or changes rows. `None`: it is another one.
     pub(crate) fn statement(&mut self, statement: &ast::Statement) -> Result<Option<Action>, SqlError> {
         Ok(Some(match statement {
-            ast::Statement::Query(query) => {
-                let bound = self.whole_query(query)?;
-                Action::Run(Plan::Query { node: bound.node, columns: bound.columns })
+            ast::Statement::Query(query) => Action::Run(self.query_or_change(query)?),
+            ast::Statement::Merge(merge) => {
+                let plan = self.merge(merge)?;
+                Action::Run(self.change_alone(plan))
             }
-            ast::Statement::Insert(insert) => Action::Run(self.insert(insert)?),
-            ast::Statement::Update(update) => Action::Run(self.update(update)?),
-            ast::Statement::Delete(delete) => Action::Run(self.delete(delete)?),
+            ast::Statement::Insert(insert) => {
+                let plan = self.insert(insert)?;
+                Action::Run(self.change_alone(plan))
+            }
+            ast::Statement::Update(update) => {
+                let plan = self.update(update)?;
+                Action::Run(self.change_alone(plan))
+            }
+            ast::Statement::Delete(delete) => {
+                let plan = self.delete(delete)?;
+                Action::Run(self.change_alone(plan))
+            }
             ast::Statement::Truncate(truncate) => self.truncate(truncate)?,
             ast::Statement::Call(call) => Action::Run(self.call_plan(call)?),
             _ => return Ok(None),

@@ -101,6 +101,10 @@ impl Binder<'_> {
                 let bound = self.query(inner)?;
                 self.sorted_by_output(bound, order)?
             }
+            SetExpr::Table(table) => {
+                let bound = self.query(&super::changing::table_query(table)?)?;
+                self.sorted_by_output(bound, order)?
+            }
             body => {
                 let bound = self.set_operation(body)?;
                 let is_name =

@@ -52,7 +52,7 @@ impl Binder<'_> {
         }
         let mut definition = Definition::new("CREATE SCHEMA");
         let access = owner.map(Access::owned_by).unwrap_or_default();
-        definition.set_object(&Name::of_schema(&name), Some(NewObject::Schema(Schema { name, access })));
+        definition.set_object(&Name::of_schema(&name), Some(NewObject::Schema(Schema { name, access, comment: None })));
         Ok(Action::Define(definition.into()))
     }
 

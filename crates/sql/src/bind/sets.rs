@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, SetExpr, SetOperator};
 
+use super::changing::{is_change, table_query};
 use super::comparable::check_equal;
 use super::query::Query;
 use super::{Binder, folded};
 use crate::casts::Place;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
-use crate::plan::{Node, OutputColumn};
+use crate::plan::{Node, OutputColumn, Plan};
 use crate::types::Type;
 
 /// A query that has a name.
@@ -24,6 +25,20 @@ pub(crate) struct Named {
     is_used: bool,
 }
 
+impl Named {
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    /// The number of the change whose rows something asks for by the name.
+    pub(super) fn asked_for(&self) -> Option<usize> {
+        match self.node {
+            Node::Working { id, .. } if self.is_used => Some(id),
+            _ => None,
+        }
+    }
+}
+
 impl Binder<'_> {
     /// A side of a set operation, or the whole of it.
     pub(super) fn set_operation(&mut self, body: &SetExpr) -> Result<Query, SqlError> {
@@ -34,6 +49,7 @@ impl Binder<'_> {
             }
             SetExpr::Values(values) => self.values(values),
             SetExpr::Query(inner) => self.query(inner),
+            SetExpr::Table(table) => self.query(&table_query(table)?),
             SetExpr::SetOperation { op, set_quantifier, left, right } => {
                 let is_all = is_all(*set_quantifier)?;
                 let (left, right) = (self.set_operation(left)?, self.set_operation(right)?);
@@ -78,12 +94,32 @@ impl Binder<'_> {
     /// Makes the queries of `WITH` known.
     pub(super) fn with(&mut self, with: Option<&ast::With>) -> Result<(), SqlError> {
         let Some(with) = with else { return Ok(()) };
+        let mut changes = self.changes.take();
+        let known = self.named_queries(with, &mut changes);
+        self.changes = changes;
+        known
+    }
+
+    fn named_queries(&mut self, with: &ast::With, changes: &mut Option<Vec<(usize, Plan)>>) -> Result<(), SqlError> {
         let first = self.tables.len();
         for cte in &with.cte_tables {
             let name = folded(&cte.alias.name);
             if self.tables[first..].iter().any(|own| own.name == name) {
                 let message = format!("WITH query name \"{name}\" specified more than once");
                 return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+            }
+            if is_change(&cte.query) {
+                let changes = changes.as_mut().ok_or_else(|| {
+                    let message = "WITH clause containing a data-modifying statement must be at the top level";
+                    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                })?;
+                let plan = self.change_in_with(&cte.query)?;
+                let (id, mut columns) = (self.next_part(), plan.columns().to_vec());
+                renamed(&name, &mut columns, &cte.alias)?;
+                let width = columns.len();
+                changes.push((id, plan));
+                self.know(name, columns, Node::Working { id, width });
+                continue;
             }
             let mut bound = match (&*cte.query.body, with.recursive) {
                 (SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right }, true)
@@ -119,15 +155,20 @@ impl Binder<'_> {
     }
 
     /// The query of this name, as it is seen from here.
-    pub(super) fn named_query(&mut self, name: &ast::ObjectName) -> Option<Query> {
-        let [ast::ObjectNamePart::Identifier(name)] = &name.0[..] else { return None };
+    pub(super) fn named_query(&mut self, name: &ast::ObjectName) -> Result<Option<Query>, SqlError> {
+        let [ast::ObjectNamePart::Identifier(name)] = &name.0[..] else { return Ok(None) };
         let name = folded(name);
         let levels = self.scopes.len();
-        let found = self.tables.iter_mut().rev().find(|own| own.name == name)?;
+        let Some(found) = self.tables.iter_mut().rev().find(|own| own.name == name) else { return Ok(None) };
         found.is_used = true;
+        // A query has a column at least, so this is a change without RETURNING.
+        if found.columns.is_empty() && matches!(found.node, Node::Working { width: 0, .. }) {
+            let message = format!("WITH query \"{name}\" does not have a RETURNING clause");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         let mut node = found.node.clone();
         node.shift((levels - found.depth) as isize);
-        Some(Query { node, columns: found.columns.clone() })
+        Ok(Some(Query { node, columns: found.columns.clone() }))
     }
 
     /// A query that may name itself on its right side; nothing if it does not.

@@ -39,6 +39,21 @@ impl Binder<'_> {
         Ok(bound)
     }
 
+    /// The view that a new one takes the place of, if its name is not free.
+    fn replaced_view(&self, name: &Name, may_replace: bool) -> Result<Option<Arc<View>>, SqlError> {
+        match self.catalog.object(name)? {
+            Some(Object::View(old)) if may_replace => {
+                self.catalog.check_owner(&Object::View(old.clone()))?;
+                Ok(Some(old))
+            }
+            Some(_) if may_replace => {
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a view")))
+            }
+            None if !self.catalog.is_taken(name)? => Ok(None),
+            _ => Err(taken(name)),
+        }
+    }
+
     pub(crate) fn create_view(&mut self, create: &ast::CreateView) -> Result<Definition, SqlError> {
         if create.materialized || create.temporary || create.or_alter {
             return Err(SqlError::unsupported("CREATE MATERIALIZED VIEW, and TEMPORARY VIEW"));
@@ -47,17 +62,8 @@ impl Binder<'_> {
         if name.is_temporary() {
             return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));
         }
-        let old = match self.catalog.object(&name)? {
-            Some(Object::View(old)) if create.or_replace => {
-                self.catalog.check_owner(&Object::View(old.clone()))?;
-                Some(old)
-            }
-            Some(_) if create.or_replace => {
-                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a view")));
-            }
-            None if !self.catalog.is_taken(&name)? => None,
-            _ => return Err(taken(&name)),
-        };
+        let old = self.replaced_view(&name, create.or_replace)?;
+        super::check_reads_only(&create.query, "views")?;
         self.catalog.named.borrow_mut().clear();
         // Its query is bound as if it were within the view, so that it is not made of itself.
         self.views.push(name.clone());
@@ -84,11 +90,13 @@ impl Binder<'_> {
         }
         let mut definition = Definition::new("CREATE VIEW");
         let (mut views, mut access, mut column_grants) = (Vec::new(), Access::default(), BTreeMap::new());
+        let (mut comment, mut column_comments) = (None, BTreeMap::new());
         if let Some(old) = old {
             check_columns(&old.columns, &columns)?;
             self.forget_view(&old, &[], &mut definition)?;
             views.clone_from(&old.views);
             (access, column_grants) = (old.access.clone(), old.column_grants.clone());
+            (comment, column_comments) = (old.comment.clone(), old.column_comments.clone());
         }
         for other in &about {
             self.note_views(other, &mut definition, &|views| {
@@ -99,7 +107,19 @@ impl Binder<'_> {
         }
         let query = create.query.to_string();
         let path = self.catalog.path.schemas.clone();
-        let view = View { name: name.clone(), columns, types, query, about, views, path, access, column_grants };
+        let view = View {
+            name: name.clone(),
+            columns,
+            types,
+            query,
+            about,
+            views,
+            path,
+            access,
+            column_grants,
+            comment,
+            column_comments,
+        };
         definition.set_object(&name, Some(NewObject::View(view)));
         Ok(definition)
     }

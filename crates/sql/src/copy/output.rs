@@ -206,6 +206,10 @@ impl<P: Protocol> Connection<P> {
         if let Some(verb) = self.changes(&plan) {
             self.check_writable(verb)?;
         }
+        if plan.changes().is_some() && plan.columns().is_empty() {
+            let message = "COPY query must have a RETURNING clause";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         let plan = Arc::new(plan);
         let all = match &*plan {
             Plan::Query { node: Node::Scan(scan), .. } => {

@@ -93,6 +93,11 @@ impl<'t> Declaring<'t> {
                 self.found(table, source, Access::Write, given);
             }
             Plan::Delete { table, .. } => self.unknown("children of rows", Some(table)),
+            Plan::With(with) => {
+                with.reads.iter().for_each(|(_, node)| self.reads(node, given));
+                with.plans().for_each(|plan| self.plan(plan, given));
+            }
+            Plan::Merge(merge) => self.unknown("the rows of MERGE", Some(&merge.table)),
             Plan::Truncate(tables) => tables.iter().for_each(|(table, _)| self.unknown("all rows", Some(table))),
             Plan::Call(call) => self.call(call, given),
             Plan::Analyze(analyzed) => self.plan(&analyzed.plan, given),

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Condition, ForeignKeys, Node, OnConflict, OnConflictUpdate, Path, Returning, Scan};
+use crate::plan::{Condition, ForeignKeys, Node, OnConflict, OnConflictUpdate, Path, Plan, Returning, Scan};
 use crate::text::{self, Zone};
 
 /// All columns of a row, in the memory of the statement.
@@ -62,14 +62,38 @@ pub(super) struct Target<'p> {
     pub(super) returning: Option<&'p Returning>,
 }
 
-pub(super) fn insert(
-    (target, keys): (&Target<'_>, &ForeignKeys),
+/// Runs a plan that changes rows, up to what foreign keys say of them.
+pub(super) fn changed<'p, 'a>(
+    plan: &'p Plan,
+    exec: &mut Exec<'_>,
+    context: &Context<'a>,
+    out: &mut Sink<'_>,
+) -> Result<(u64, Notes<'p, 'a>), Failure> {
+    match plan {
+        Plan::Insert { table, source, checks, keys, on_conflict, returning } => {
+            let target = Target { table, checks, returning: returning.as_ref() };
+            insert((&target, keys), source, on_conflict, exec, context, out)
+        }
+        Plan::Update { table, source, is_joined, set, checks, keys, returning } => {
+            let target = Target { table, checks, returning: returning.as_ref() };
+            update((&target, keys), (source, *is_joined), set, exec, context, out)
+        }
+        Plan::Delete { table, source, is_joined, keys, returning } => {
+            delete((table, source, *is_joined), (keys, returning.as_ref()), exec, context, out)
+        }
+        Plan::Merge(merge) => super::changing::merge(merge, exec, context),
+        other => Err(SqlError::internal(format!("{} changes no rows", other.verb())).into()),
+    }
+}
+
+fn insert<'p, 'a>(
+    (target, keys): (&Target<'_>, &'p ForeignKeys),
     source: &Node,
     on_conflict: &OnConflict,
     exec: &mut Exec<'_>,
-    context: &Context<'_>,
+    context: &Context<'a>,
     out: &mut Sink<'_>,
-) -> Result<u64, Failure> {
+) -> Result<(u64, Notes<'p, 'a>), Failure> {
     let (mut notes, rows) = (Notes::new(keys), gathered(source, exec, context, context.arena)?);
     if keys.is_copy {
         // As PostgreSQL has it: no key is looked at before all rows of a batch are checked.
@@ -80,8 +104,7 @@ pub(super) fn insert(
     let mut at = 0;
     let inserted = insert_rows((target, &mut notes), (&rows, &mut at), on_conflict, exec, context, out);
     let count = inserted.map_err(|failure| failure.at_row(at))?;
-    notes.finish(exec, context)?;
-    Ok(count)
+    Ok((count, notes))
 }
 
 /// Inserts rows; `at` is the one under way.
@@ -185,36 +208,38 @@ fn update_existing<'a>(
     Ok(Some(new))
 }
 
-pub(super) fn update(
-    (target, keys): (&Target<'_>, &ForeignKeys),
+fn update<'p, 'a>(
+    (target, keys): (&Target<'_>, &'p ForeignKeys),
     (source, is_joined): (&Node, bool),
     set: &[usize],
     exec: &mut Exec<'_>,
-    context: &Context<'_>,
+    context: &Context<'a>,
     out: &mut Sink<'_>,
-) -> Result<u64, Failure> {
-    let width = target.table.columns.len();
+) -> Result<(u64, Notes<'p, 'a>), Failure> {
+    let (width, is_only) = (target.table.columns.len(), !exec.makes_several_changes());
     if exec.shared.may_defer
+        && is_only
         && target.checks.is_empty()
         && !is_joined
         && let Some(step) = futures::of_update(source, set, keys, target.returning)
         && exec.access.leaves_futures_open()
         && let Some(count) = step.run(exec, context)?
     {
-        return Ok(count);
+        return Ok((count, Notes::new(keys)));
     }
     if let Some((scan, columns)) = alone(source, keys, exec)
+        && is_only
         && let Some(values) = columns.get(width..).filter(|values| values.len() == set.len())
         && !is_of_key(target.table, set)
         && target.table.primary().columns.iter().all(|&at| target.table.columns[at].computed.is_none())
     {
-        return update_alone(target, (scan, values), set, exec, context, out);
+        return Ok((update_alone(target, (scan, values), set, exec, context, out)?, Notes::new(keys)));
     }
     let (mut count, mut notes, mut met) = (0, Notes::new(keys), is_joined.then(HashSet::new));
     for row in gathered(source, exec, context, context.arena)? {
         exec.tick()?;
         let (old, values) = row.split_at(width);
-        if !is_first(&mut met, target.table, old, exec, context)? {
+        if !is_first(&mut met, target.table, old, exec, context)? || !exec.is_unchanged(target.table, old, context)? {
             continue;
         }
         let (values, beside) = values.split_at(set.len());
@@ -227,8 +252,7 @@ pub(super) fn update(
             answered(target.returning, &[new, beside].concat(), exec, context, out)?;
         }
     }
-    notes.finish(exec, context)?;
-    Ok(count)
+    Ok((count, notes))
 }
 
 /// Whether a row of a join was not met before. `None`: each row comes once.
@@ -367,7 +391,7 @@ pub(super) fn change<'a>(
 
 impl Target<'_> {
     /// Whether a row may be written: first what is NULL, then what the CHECKs say.
-    fn check(&self, row: &[Datum<'_>], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
+    pub(super) fn check(&self, row: &[Datum<'_>], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
         check_nulls(self.table, row, context.zone)?;
         if self.checks.is_empty() {
             return Ok(());
@@ -387,22 +411,24 @@ impl Target<'_> {
     }
 }
 
-pub(super) fn delete(
+pub(super) fn delete<'p, 'a>(
     (table, source, is_joined): (&Arc<Table>, &Node, bool),
-    (keys, returning): (&ForeignKeys, Option<&Returning>),
+    (keys, returning): (&'p ForeignKeys, Option<&Returning>),
     exec: &mut Exec<'_>,
-    context: &Context<'_>,
+    context: &Context<'a>,
     out: &mut Sink<'_>,
-) -> Result<u64, Failure> {
-    if let Some((scan, _)) = alone(source, keys, exec).filter(|_| returning.is_none()) {
+) -> Result<(u64, Notes<'p, 'a>), Failure> {
+    let is_alone = returning.is_none() && !exec.makes_several_changes();
+    if let Some((scan, _)) = alone(source, keys, exec).filter(|_| is_alone) {
         let mut scratch = KeyScratch::new();
-        let Some(key) = point_key(scan, context, &mut scratch)? else { return Ok(0) };
-        return Ok(exec.access.delete(table.id, key)?.into());
+        let key = point_key(scan, context, &mut scratch)?;
+        let is_gone = key.map_or(Ok(false), |key| exec.access.delete(table.id, key))?;
+        return Ok((is_gone.into(), Notes::new(keys)));
     }
     let (mut count, mut notes, mut met) = (0, Notes::new(keys), is_joined.then(HashSet::new));
     for row in gathered(source, exec, context, context.arena)? {
         exec.tick()?;
-        if !is_first(&mut met, table, row, exec, context)? {
+        if !is_first(&mut met, table, row, exec, context)? || !exec.is_unchanged(table, row, context)? {
             continue;
         }
         let mut scratch = KeyScratch::new();
@@ -411,12 +437,11 @@ pub(super) fn delete(
         answered(returning, row, exec, context, out)?;
         notes.deleted(table, &row[..table.columns.len()], exec)?;
     }
-    notes.finish(exec, context)?;
-    Ok(count)
+    Ok((count, notes))
 }
 
 /// The row with the values of columns that are computed of others, in this arena.
-fn with_computed<'a>(
+pub(super) fn with_computed<'a>(
     table: &Table,
     row: Row<'a>,
     exec: &mut Exec<'_>,
@@ -437,7 +462,7 @@ fn with_computed<'a>(
 }
 
 /// Inserts a row.
-fn insert_row(table: &Table, row: &[Datum<'_>], exec: &mut Exec<'_>) -> Result<Insertion, Failure> {
+pub(super) fn insert_row(table: &Table, row: &[Datum<'_>], exec: &mut Exec<'_>) -> Result<Insertion, Failure> {
     let (arena, mut buffer, mut scratch) = (exec.take_arena(), RowBuffer::new(), KeyScratch::new());
     let mut values = bumpalo::collections::Vec::with_capacity_in(row.len(), &arena);
     for (column, datum) in row.iter().enumerate() {
@@ -508,7 +533,7 @@ fn failing(table: &Table, row: &[Datum<'_>], zone: &Zone) -> String {
     format!("Failing row contains ({}).", shown(row, table.visible().map(|(at, _)| at), table, zone))
 }
 
-fn duplicate(table: &Table, index: IndexId, row: &[Datum<'_>], zone: &Zone) -> SqlError {
+pub(super) fn duplicate(table: &Table, index: IndexId, row: &[Datum<'_>], zone: &Zone) -> SqlError {
     let index = table.indexes.iter().find(|it| it.id == index).unwrap_or_else(|| table.primary());
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     let keys = table.sources(index);

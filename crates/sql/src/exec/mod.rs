@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod changes;
+mod changing;
 mod children;
 pub(crate) mod foreign_keys;
 pub(crate) mod futures;
@@ -19,8 +20,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use bumpalo::Bump;
-use hashbrown::HashMap;
-use polychron_base::Error;
+use hashbrown::{HashMap, HashSet};
+use polychron_base::{Error, TableId};
 use polychron_engine::limits;
 
 use crate::access::Access;
@@ -107,9 +108,14 @@ struct Results {
     answers: RefCell<subqueries::Answers>,
     /// The rows of queries that are computed once, by their numbers.
     kept: RefCell<HashMap<usize, Rc<Rows>>>,
-    /// The rows that recursive queries go on with, by their numbers.
+    /// The rows that recursive queries go on with, and those of changes in WITH, by their numbers.
     working: RefCell<HashMap<usize, Rc<Rows>>>,
+    /// The keys of rows that parts of the statement have changed, where it has several that do.
+    changed: RefCell<Option<Changed>>,
 }
+
+/// Tables with keys of their rows.
+type Changed = HashSet<(TableId, Vec<u8>)>;
 
 /// Rows with memory of their own.
 type Rows = Vec<Vec<OwnedDatum>>;
@@ -269,14 +275,12 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             })?;
             Ok(count)
         }
-        Plan::Insert { table, source, checks, keys, on_conflict, returning } => {
-            let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::insert((&target, keys), source, on_conflict, exec, context, out)
+        Plan::Insert { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Merge(_) => {
+            let (count, notes) = changes::changed(plan, exec, context, out)?;
+            notes.finish(exec, context)?;
+            Ok(count)
         }
-        Plan::Update { table, source, is_joined, set, checks, keys, returning } => {
-            let target = changes::Target { table, checks, returning: returning.as_ref() };
-            changes::update((&target, keys), (source, *is_joined), set, exec, context, out)
-        }
+        Plan::With(with) => changing::with(with, exec, context, out),
         Plan::Analyze(analyzed) => {
             let (profile, mut answered) = (exec.shared.profile.get_or_init(Box::default), 0);
             executed(&analyzed.plan, exec, context, &mut |_, _| {
@@ -290,11 +294,9 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             Ok(lines.len() as u64)
         }
         Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
-            Ok(count + changes::delete((table, source, false), (&ForeignKeys::default(), None), exec, context, out)?)
+            let keys = &ForeignKeys::default();
+            Ok(count + changes::delete((table, source, false), (keys, None), exec, context, out)?.0)
         }),
-        Plan::Delete { table, source, is_joined, keys, returning } => {
-            changes::delete((table, source, *is_joined), (keys, returning.as_ref()), exec, context, out)
-        }
         Plan::Call(call) => procedures::call(call, exec, context, out),
     }
 }

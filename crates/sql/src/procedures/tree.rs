@@ -193,6 +193,8 @@ impl Plan {
             Self::Insert { table, .. } | Self::Update { table, .. } | Self::Delete { table, .. } => {
                 self.changes().filter(|_| !table.name.is_temporary())
             }
+            Self::Merge(merge) => self.changes().filter(|_| !merge.table.name.is_temporary()),
+            Self::With(with) => with.plans().find_map(Self::changes_kept).map(|_| self.verb()),
             Self::Analyze(analyzed) => analyzed.plan.changes_kept(),
             _ => self.changes(),
         }
@@ -204,6 +206,7 @@ impl Plan {
             Self::Query { .. } => None,
             Self::Call(call) => call.unit.changes,
             Self::Analyze(analyzed) => analyzed.plan.changes(),
+            Self::With(with) => with.plans().find_map(Self::changes).map(|_| self.verb()),
             _ => Some(self.verb()),
         }
     }

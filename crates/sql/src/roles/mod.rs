@@ -304,6 +304,8 @@ pub(crate) struct SharedAccess {
     pub(crate) settings: Kept,
     #[serde(default, skip_serializing_if = "Kept::is_empty")]
     pub(crate) settings_here: Kept,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_comment: Option<String>,
 }
 
 /// Who a session is.

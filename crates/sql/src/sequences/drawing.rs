@@ -18,6 +18,7 @@ impl Drawing {
     pub(crate) fn answer<'a>(&self, arguments: &[Datum<'a>], context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
         let number = match &*self.draw {
             Draw::Next(sequence) => {
+                self.drawn.check_writable(sequence, "nextval")?;
                 let number = self.next(sequence)?;
                 // The numbers of a planned transaction were granted before, and it must not wait for the sequence's lock.
                 if !self.drawn.is_planned {
@@ -45,6 +46,7 @@ impl Drawing {
             }
             Draw::Set(sequence) => match arguments {
                 [Datum::Int(number), rest @ ..] if rest.iter().all(|it| !it.is_null()) => {
+                    self.drawn.check_writable(sequence, "setval")?;
                     let is_called = !matches!(rest, [Datum::Bool(false)]);
                     let own = sequence.definition.number;
                     let is_again = self.drawn.inner().next_given(own).is_some();

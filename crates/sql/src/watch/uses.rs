@@ -23,6 +23,14 @@ impl Plan {
                 source.uses(&mut uses);
                 uses.push((table.id, Use::Deletes));
             }
+            Self::With(with) => {
+                with.reads.iter().for_each(|(_, node)| node.uses(&mut uses));
+                with.plans().for_each(|plan| uses.extend(plan.uses()));
+            }
+            Self::Merge(merge) => {
+                merge.source.uses(&mut uses);
+                uses.push((merge.table.id, Use::Updates));
+            }
             Self::Analyze(analyzed) => uses = analyzed.plan.uses(),
             Self::Truncate(_) | Self::Call(_) => {}
         }

@@ -2,6 +2,7 @@
 //!
 //! `shapes.txt` has their shapes, as PostgreSQL 15 has them. What is not computed here has no rows.
 
+mod comments;
 mod keys;
 mod live;
 mod objects;
@@ -275,6 +276,7 @@ impl Binder<'_> {
             _ => {
                 let objects = Objects::of(&self.catalog)?;
                 names_of(what, &objects, &mut by_id);
+                by_id.extend(comments::by_id(what, &objects));
                 shows_others = what == "regclass";
                 if shows_others || what == "to_regclass" {
                     by_text.extend(system_relations().map(|(id, name)| (name.to_owned(), int(id))));

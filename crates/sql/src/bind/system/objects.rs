@@ -34,6 +34,8 @@ pub(super) struct Objects {
     pub(super) schemas: Vec<(i64, String)>,
     /// Who may do what in those that SQL has made.
     pub(super) access_of_schemas: HashMap<String, Access>,
+    /// What COMMENT has said of schemas.
+    pub(super) comments_of_schemas: HashMap<String, String>,
     /// What names without a schema stand for.
     first: HashMap<String, Name>,
 }
@@ -41,8 +43,10 @@ pub(super) struct Objects {
 impl Objects {
     pub(super) fn of(catalog: &Recorded<'_>) -> Result<Self, SqlError> {
         let (tables, views, sequences, procedures, first, access_of_schemas) = Default::default();
+        let comments_of_schemas = HashMap::new();
         let schemas = vec![(SCHEMA, PUBLIC.to_owned())];
-        let mut all = Self { tables, views, sequences, procedures, schemas, access_of_schemas, first };
+        let mut all =
+            Self { tables, views, sequences, procedures, schemas, access_of_schemas, comments_of_schemas, first };
         let mut taken = HashSet::new();
         let mut id_of = |name: &Name| {
             // FNV-1a: the same in each process.
@@ -64,10 +68,16 @@ impl Objects {
                 Object::Sequence(sequence) if !is_seen(&sequence.name) => {}
                 Object::Schema(schema) => {
                     all.schemas.push((id_of(&Name::of_schema(&schema.name)), schema.name.clone()));
+                    let comment = schema.comment.iter().map(|text| (schema.name.clone(), text.clone()));
+                    all.comments_of_schemas.extend(comment);
                     all.access_of_schemas.insert(schema.name.clone(), schema.access.clone());
                 }
                 Object::Table(table) => all.tables.push(table),
-                Object::Role(_) | Object::Shared(_) => {}
+                Object::Shared(shared) => {
+                    let comment = shared.public_comment.iter().map(|text| (PUBLIC.to_owned(), text.clone()));
+                    all.comments_of_schemas.extend(comment);
+                }
+                Object::Role(_) => {}
                 Object::View(view) => all.views.push((id_of(&view.name), view)),
                 Object::Sequence(sequence) => all.sequences.push((id_of(&sequence.name), sequence)),
                 Object::Procedure(procedure) => {
@@ -199,6 +209,8 @@ impl Binder<'_> {
             ("pg_get_serial_sequence", _) => self.serial_sequence(arguments),
             ("to_regclass", 1) => self.known_object("to_regclass", Type::Regclass, arguments.remove(0)),
             ("to_regtype", 1) => self.known_object("to_regtype", Type::Regtype, arguments.remove(0)),
+            ("obj_description", 1 | 2) | ("col_description", 2) => self.comment_of(name, arguments),
+            ("pg_typeof", 1) => Ok(constant(Datum::Int(arguments.remove(0).base().oid().into()), Type::Regtype)),
             ("current_schema", 0) => self.current_schema(),
             ("current_schemas", 1) => {
                 let has_implicit = self.cast(arguments.remove(0), Type::Bool.into(), Place::Implicit)?;

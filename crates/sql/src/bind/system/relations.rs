@@ -36,6 +36,7 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
             let row = |(id, name)| vec![("oid", int(id)), ("nspname", text(name)), ("nspowner", int(OWNER))];
             schemas(objects).map(row).collect()
         }
+        "pg_description" => super::comments::rows(objects),
         "pg_am" => [(2, "heap", "t"), (403, "btree", "i"), (405, "hash", "i")]
             .map(|(id, name, of)| vec![("oid", int(id)), ("amname", text(name)), ("amtype", text(of))])
             .into(),
