@@ -10,6 +10,7 @@ use polychron_engine::submission::Service;
 use polychron_engine::{Declare, Interactive, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_memory::Options;
 
+use super::stress;
 use crate::Setup;
 use crate::rows::Item;
 use crate::setup::{create, done, run};
@@ -126,6 +127,26 @@ pub fn pinned<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let added = done(&mut database.worker().unwrap(), |t| Ok(t.get(&table, 1)?.map(|row| row.value())));
         assert_eq!(added, Some(20));
     });
+}
+
+/// A transaction that has written a row and reads it finds what was there before, where the look for own writes is left out; those that read no own writes
+/// are none the worse.
+pub fn without_own_writes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let table = create(&database);
+    let mut worker = database.worker().unwrap();
+    let mut put = |value| {
+        done(&mut worker, |t| {
+            t.upsert(&table, &Item { id: 1, value })?;
+            let scanned = t.scan(&table, ..).count()?;
+            Ok((t.get(&table, 1)?.map(|row| row.value()), scanned))
+        })
+    };
+    assert_eq!(put(1), (None, 0));
+    assert_eq!(put(2), (Some(1), 1));
+    assert_eq!(put(3), (Some(2), 1));
+    stress::bank(setup);
+    stress::counters(setup);
 }
 
 /// Limits and sizes of memory.
