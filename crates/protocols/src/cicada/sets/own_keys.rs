@@ -224,3 +224,44 @@ impl WriteSet {
         self.steps.set(self.steps.get() + 1);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use polychron_base::random::Random;
+    use polychron_base::sizes::scaled;
+
+    use super::*;
+
+    #[test]
+    fn walks_follow_the_order_of_keys() {
+        const KEYS: u64 = 1 << 16;
+        let mut random = Random::from_seed(5);
+        let mut tree = KeyTree { salt: 7, ..KeyTree::default() };
+        let mut keys: Vec<u64> = Vec::new();
+        for _ in 0..scaled(4000, 200) {
+            let key = random.below(KEYS);
+            if random.below(3) > 0 && !keys.contains(&key) {
+                tree.add(keys.len() as u32, |other| keys[other as usize].cmp(&key));
+                keys.push(key);
+            } else if let Some(&last) = keys.last() {
+                tree.remove_last(|other| keys[other as usize].cmp(&last));
+                keys.pop();
+            }
+            let from = random.below(KEYS);
+            let mut found = Vec::new();
+            tree.walk(
+                |position| keys[position as usize] < from,
+                |position| {
+                    found.push(keys[position as usize]);
+                    found.len() < 5
+                },
+            );
+            let mut expected: Vec<u64> = keys.iter().copied().filter(|key| *key >= from).collect();
+            expected.sort_unstable();
+            expected.truncate(5);
+            assert_eq!(found, expected);
+        }
+        tree.clear();
+        tree.walk(|_| false, |_| unreachable!("nothing is left"));
+    }
+}
