@@ -138,7 +138,7 @@ impl<P: Protocol> Builder<P> {
     /// ```
     /// let database = polychron::Database::builder().pin_workers(true).in_memory()?;
     /// std::thread::spawn(move || {
-    ///     let session = database.session()?;
+    ///     let mut session = database.session()?;
     ///     session.transact(|_| Ok::<_, polychron::Error>(()))?;
     ///     let nodes = database.statistics().memory.map(|memory| memory.nodes).unwrap_or_default();
     ///     assert!(nodes.iter().map(|node| node.pinned_workers).sum::<usize>() == 1 || !cfg!(target_os = "linux"));
