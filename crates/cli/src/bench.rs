@@ -323,7 +323,6 @@ fn settings(common: &Common) -> Result<Settings, String> {
         open_snapshot: common.open_snapshot,
         idle: common.idle,
         rate: common.rate,
-        pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),
         commit: crate::COMMIT.to_owned(),
     })
@@ -332,6 +331,7 @@ fn settings(common: &Common) -> Result<Settings, String> {
 /// Memory and worker slots.
 fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String> {
     let mut shared = Shared::default();
+    shared.memory.pin_workers = common.pin;
     let slots = shared.memory.max_workers;
     let (wanted, each) = if settings.submit > 0 {
         (settings.threads.saturating_mul(2), ", two for each")

@@ -45,11 +45,12 @@ mod set_aside;
 mod stack;
 mod system;
 mod ticker;
+mod topology;
 
 pub use epochs::{Epochs, Finds};
 pub use guard::{Committing, Guard, Hold, Snapshot};
 pub use local::Local;
-pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
+pub use memory::{ClassStatistics, Memory, MemoryStatistics, NodeStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
 pub use origin::Origin;
 pub use stack::stack_left;
@@ -109,10 +110,4 @@ impl From<Error> for polychron_base::Error {
             Error::InvalidOptions { .. } | Error::Ticker { .. } => Self::options(error.to_string()),
         }
     }
-}
-
-/// Pins the calling thread to one core, the worker's turn in the list of cores the process may use. Returns whether that
-/// worked: it does on Linux. An option for benchmarks and dedicated machines, never done by itself.
-pub fn pin_thread(worker_index: usize) -> bool {
-    system::pin_thread(worker_index)
 }

@@ -26,6 +26,7 @@ const REFUSALS_OF_RESERVE: usize = 16;
 /// The number of blocks without a worker that are freed in one go.
 const ORPHAN_STEP: usize = 256;
 
+mod pinned;
 mod waiting;
 
 /// One worker's share of the memory: its pools, its slot in the epoch tables, what it retired. Can be moved to another
@@ -52,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) snapshots: Cell<usize>,
     /// The thread on which the worker was pinned last.
     thread: Cell<u64>,
+    /// The node to which it is pinned.
+    pinned_to: Cell<Option<usize>>,
     /// The epoch of the pin, while there is one.
     pub(crate) epoch: Cell<u64>,
     /// The epoch of the snapshot, while there is one.
@@ -120,6 +123,7 @@ impl Local {
             noted: RefCell::default(),
             snapshots: Cell::new(0),
             thread: Cell::new(0),
+            pinned_to: Cell::new(None),
             epoch: Cell::new(0),
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
@@ -293,6 +297,7 @@ impl Drop for Local {
         worker.hand_over();
         worker.free_last_pages();
         shared.dissolve(&worker.pool);
+        worker.unpin_thread();
         // Relaxed: under the claim, see `Shared::take_from_idle`.
         shared.workers[slot].store(std::ptr::null_mut(), Ordering::Relaxed);
         shared.epochs.give_up(slot, false);
@@ -411,8 +416,7 @@ impl Worker {
         }
         let (epochs, here) = (&self.shared().epochs, polychron_sync::this_thread());
         if here != self.thread.get() {
-            self.thread.set(here);
-            epochs.set_thread(self.id.position(), here);
+            self.come_to_thread(here);
         }
         let slot = self.id.position();
         // A thread that has a snapshot open follows links between versions.

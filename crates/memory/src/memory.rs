@@ -20,6 +20,7 @@ use crate::pool::{Counters, Pool};
 use crate::reserve::Reserve;
 use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
 use crate::ticker::Ticker;
+use crate::topology::Topology;
 use crate::{Epochs, Error, Options, OutOfMemory};
 
 /// Slots for a database's own work: one for a thread that keeps its tables, one for a thread that fills a new index. They come before the
@@ -46,7 +47,9 @@ pub(crate) struct Shared {
     pub(crate) stash: Stash,
     pub(crate) reserve: Reserve,
     pub(crate) coalescer: Coalescer,
-    nodes: Vec<Vec<usize>>,
+    pub(crate) topology: Topology,
+    /// The pinned workers of each node.
+    pub(crate) pinned: Box<[AtomicUsize]>,
     counters: Box<[OnceLock<Arc<Counters>>]>,
     /// The workers, by their slots; null where there is none. A thread that looks at one has taken what it keeps ([`Epochs::take_kept`]).
     pub(crate) workers: Box<[AtomicPtr<Worker>]>,
@@ -91,6 +94,17 @@ pub struct MemoryStatistics {
     pub large_bytes: usize,
     /// Blocks in use for every class that has any.
     pub classes: Vec<ClassStatistics>,
+    /// The machine's memory nodes, of which there is at least one.
+    pub nodes: Vec<NodeStatistics>,
+}
+
+/// The use of one memory node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeStatistics {
+    /// Workers that are pinned to a processor of the node ([`Options::pin_workers`]).
+    pub pinned_workers: usize,
+    /// Address space mapped for the node's workers, without allocations that are mapped one at a time.
+    pub mapped_bytes: usize,
 }
 
 /// The use of one size class.
@@ -109,20 +123,25 @@ impl Memory {
     /// [`Error::InvalidOptions`] when the options contradict themselves; [`Error::Ticker`] when the thread that drives
     /// the epochs cannot be started.
     pub fn new(options: Options) -> Result<Arc<Self>, Error> {
+        Self::on(options, Topology::of_machine())
+    }
+
+    /// The same on a machine with these processors.
+    pub(crate) fn on(options: Options, topology: Topology) -> Result<Arc<Self>, Error> {
         options.check()?;
-        let nodes = system::nodes();
-        let arena = |_: &Vec<usize>| Arena::new(options.region_bytes, options.huge_pages);
+        let arena = |_| Arena::new(options.region_bytes, options.huge_pages);
         let limit = options.limit_bytes.or_else(system::granted_bytes).unwrap_or(usize::MAX);
         let interval = options.epoch_interval;
         let set_aside = options.reserve_of(limit)?;
         let shared = Shared {
             epochs: Arc::new(Epochs::new(OWN_SLOTS + options.max_workers)),
             budget: Budget::new(limit, set_aside),
-            arenas: nodes.iter().map(arena).collect(),
+            arenas: (0..topology.nodes()).map(arena).collect(),
+            pinned: (0..topology.nodes()).map(|_| AtomicUsize::new(0)).collect(),
+            topology,
             stash: Stash::new(),
             reserve: Reserve::new(set_aside),
             coalescer: Coalescer::default(),
-            nodes,
             counters: (0..OWN_SLOTS + options.max_workers).map(|_| OnceLock::new()).collect(),
             workers: (0..OWN_SLOTS + options.max_workers).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
             large: Mutex::default(),
@@ -139,7 +158,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Claims a worker slot. Its memory comes from the node the calling thread runs on.
+    /// Claims a worker slot. Its memory comes from the node that the calling thread runs on, or the worker is pinned to ([`Options::pin_workers`]).
     ///
     /// # Errors
     /// [`Error::TooManyWorkers`] when [`Options::max_workers`] slots are claimed.
@@ -164,7 +183,7 @@ impl Memory {
         let limit = slots.len();
         let slot = self.shared.epochs.claim(slots).ok_or(Error::TooManyWorkers { limit })?;
         let counters = Arc::clone(self.shared.counters[slot].get_or_init(|| Arc::new(Counters::new())));
-        let node = system::current_node(&self.shared.nodes);
+        let node = self.shared.topology.current_node();
         Ok(Local::new(Arc::clone(self), WorkerId(slot as u32), counters, node))
     }
 
@@ -199,7 +218,7 @@ impl Memory {
     pub fn prefault(&self, bytes: usize) -> usize {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let left = self.shared.budget.left();
-        self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
+        self.shared.arenas[self.shared.topology.current_node()].prefault(bytes.min(left), threads)
     }
 
     /// The garbage that a worker may keep when it ends a transaction, in bytes; any thread may free the rest.
@@ -246,6 +265,11 @@ impl Memory {
             .collect();
         let large_bytes = whole(counters().map(|of| of.large_bytes.load(Ordering::Relaxed)).sum());
         let mapped: Vec<_> = self.shared.arenas.iter().map(Arena::mapped_bytes).collect();
+        let node = |(&(mapped_bytes, _), pinned): (&(usize, usize), &AtomicUsize)| NodeStatistics {
+            pinned_workers: pinned.load(Ordering::Relaxed),
+            mapped_bytes,
+        };
+        let nodes = mapped.iter().zip(&self.shared.pinned).map(node).collect();
         let large = lock(&self.shared.large);
         let large_huge: usize = large.values().filter(|mapping| mapping.huge).map(Mapping::bytes).sum();
         MemoryStatistics {
@@ -259,6 +283,7 @@ impl Memory {
             retired_bytes: whole(counters().map(|of| of.retired_bytes.load(Ordering::Relaxed)).sum()),
             large_bytes,
             classes,
+            nodes,
         }
     }
 }

@@ -24,6 +24,10 @@ pub struct Options {
     /// The number of workers that may be registered at once, besides [`crate::OWN_SLOTS`]. A slot costs two cache lines, and the leader of
     /// a tick reads all up to the last one that was ever claimed.
     pub max_workers: usize,
+    /// Whether the thread that a worker runs on is pinned to a processor of the worker's own, and the worker takes memory of that processor's node:
+    /// workers in the order of their slots, on the processors that the process may use. For benchmarks and machines with nothing else to do; a thread with
+    /// several workers goes to the processor of the one that came to it last, and stays pinned. Without effect where the system cannot.
+    pub pin_workers: bool,
     /// The interval at which a background thread advances the epochs; `None` leaves that to any thread that calls
     /// [`crate::Epochs::advance`]. The thesis takes 1 s. The default of 10 ms keeps snapshots fresher and the memory of
     /// retired blocks small, and one scan of the slots a tick still costs nothing that can be measured.
@@ -64,6 +68,7 @@ impl Default for Options {
             reserve_bytes: None,
             huge_pages: true,
             max_workers: 256,
+            pin_workers: false,
             epoch_interval: Some(Duration::from_millis(10)),
             region_bytes: DEFAULT_BYTES.0,
             chunk_bytes: DEFAULT_BYTES.1,
@@ -83,6 +88,7 @@ impl Options {
             reserve_bytes: Some(0),
             huge_pages: false,
             max_workers: 8,
+            pin_workers: false,
             epoch_interval: None,
             region_bytes: 256 << 10,
             chunk_bytes: 4 << 10,

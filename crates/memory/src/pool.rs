@@ -60,7 +60,7 @@ pub(crate) struct Pool {
     next_chunk_bytes: Cell<usize>,
     largest_chunk: usize,
     pub(crate) counters: Arc<Counters>,
-    node: usize,
+    node: Cell<usize>,
 }
 
 impl Pool {
@@ -72,12 +72,22 @@ impl Pool {
             next_chunk_bytes: Cell::new(FIRST_CHUNK.min(largest_chunk)),
             largest_chunk,
             counters,
-            node,
+            node: Cell::new(node),
         }
     }
 
     fn arena<'s>(&self, shared: &'s Shared) -> &'s Arena {
-        &shared.arenas[self.node]
+        &shared.arenas[self.node.get()]
+    }
+
+    /// The node whose memory it takes.
+    pub(crate) fn node(&self) -> usize {
+        self.node.get()
+    }
+
+    /// Takes memory of another node from now on. It has nothing free.
+    pub(crate) fn set_node(&self, node: usize) {
+        self.node.set(node);
     }
 
     /// A block for `bytes` bytes, at most [`crate::classes::MAX_POOLED`], or none when the memory is used up.

@@ -1,6 +1,7 @@
 //! The interface to the operating system: mappings, limits, nodes. No other module depends on the system.
 
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
@@ -204,28 +205,35 @@ pub(crate) fn nodes() -> Vec<Vec<usize>> {
     if nodes.len() > 1 { nodes } else { vec![Vec::new()] }
 }
 
-/// Which of `nodes` the calling thread runs on just now.
-pub(crate) fn current_node(nodes: &[Vec<usize>]) -> usize {
+/// The processor that the calling thread runs on just now, where the system tells.
+pub(crate) fn current_processor() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
-    if nodes.len() > 1 {
-        let processor = rustix::thread::sched_getcpu();
-        return nodes.iter().position(|node| node.contains(&processor)).unwrap_or(0);
-    }
-    let _ = nodes;
-    0
+    return Some(rustix::thread::sched_getcpu());
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
 }
 
-/// Pins the calling thread to one of the processors that it may run on, the `number`-th in a circular list. Whether that worked.
-pub(crate) fn pin_thread(number: usize) -> bool {
+/// The processors that the process may use, as they were when this was asked first: later a thread may be pinned to one of them.
+pub(crate) fn allowed_processors() -> &'static [usize] {
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    ALLOWED.get_or_init(|| {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
+            return (0..rustix::thread::CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
+        }
+        Vec::new()
+    })
+}
+
+/// Pins the calling thread to a processor. Whether that worked.
+pub(crate) fn pin_to(processor: usize) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
-    if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
-        use rustix::thread::CpuSet;
-        let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
-        let mut one = CpuSet::new();
-        one.set(processors[number % processors.len()]);
+    if processor < rustix::thread::CpuSet::MAX_CPU {
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(processor);
         return rustix::thread::sched_setaffinity(None, &one).is_ok();
     }
-    let _ = number;
+    let _ = processor;
     false
 }
 
@@ -247,7 +255,6 @@ mod tests {
         assert_eq!(parse_list("0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
         assert!(parse_list("\n").is_empty());
         assert!(!nodes().is_empty());
-        assert!(current_node(&nodes()) < nodes().len());
     }
 
     #[test]

@@ -132,6 +132,27 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Pins each thread on which a worker runs (a session's, one that executes submissions) to a processor of its own, and has it take memory of that
+    /// processor's node. For machines with nothing else to do: a thread stays pinned, and threads that it starts begin on its processor.
+    ///
+    /// ```
+    /// let database = polychron::Database::builder().pin_workers(true).in_memory()?;
+    /// std::thread::spawn(move || {
+    ///     let mut session = database.session()?;
+    ///     session.transact(|_| Ok::<_, polychron::Error>(()))?;
+    ///     let nodes = database.statistics().memory.map(|memory| memory.nodes).unwrap_or_default();
+    ///     assert!(nodes.iter().map(|node| node.pinned_workers).sum::<usize>() == 1 || !cfg!(target_os = "linux"));
+    ///     Ok::<_, polychron::Error>(())
+    /// })
+    /// .join()
+    /// .unwrap()?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn pin_workers(mut self, pins: bool) -> Self {
+        self.options.common.memory.pin_workers = pins;
+        self
+    }
+
     /// Has `listener` called with what happens in the database, on the thread on which it happens: see [`Event`].
     ///
     /// ```

@@ -255,7 +255,7 @@ pub use polychron_engine::{
 pub use polychron_log::Replication;
 #[cfg(feature = "durability")]
 pub use polychron_log::backup::{Restored, back_up_directory, restore_directory};
-pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
+pub use polychron_memory::{MemoryStatistics, NodeStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;
 pub use polychron_schema as schema;
 pub use polychron_schema::row_trait::Row;

@@ -69,6 +69,12 @@ fn deletions_need_no_memory() {
     polychron_check::conformance::limits::deletions_without_any_memory(&still_cicada().erased());
 }
 
+#[test]
+fn own_writes_are_found_by_a_look_that_can_be_left_out() {
+    let setup = with(|options| options.ablation.read_own_writes = false);
+    polychron_check::conformance::options::without_own_writes(&setup.erased());
+}
+
 /// What threads do while the horizons move by themselves.
 macro_rules! running {
     ($($name:ident: $change:expr;)*) => {$(

@@ -79,7 +79,7 @@ macro_rules! layer {
 
             conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
-            conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, conversions, foreign);
             conformance!(@group $setup, future_scopes: of_earlier_transactions, of_outer_and_inner_transactions, in_answers,
                 at_the_end_of_a_thread);
             conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);

@@ -4,10 +4,11 @@ mod setups;
 
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
+use polychron_check::Setup;
 use polychron_check::conformance::{differential, phantoms};
 use polychron_engine::mutations::leave_out;
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, drive};
-use polychron_protocols::maflingo::{Maflingo, Step};
+use polychron_protocols::maflingo::{Maflingo, Options, Step};
 use polychron_schema::Row;
 
 use setups::maflingo;
@@ -37,6 +38,65 @@ needs_the_node_set! {
     update_into_a_range_needs_the_node_set: commits_updated_into_a_range;
     insertion_given_up_needs_the_node_set: commits_insertion_given_up;
     insertion_refused_needs_the_node_set: commits_insertion_refused;
+}
+
+/// What threads do with the clock of epochs running by itself, under options that are not the defaults.
+macro_rules! running {
+    ($($name:ident: $change:expr;)*) => {$(
+        mod $name {
+            use polychron_check::conformance::{anomalies, differential, histories, phantoms, snapshots, stress};
+
+            use super::*;
+
+            #[test]
+            fn histories() {
+                let setup = running_with($change).erased();
+                histories::in_turns(&setup);
+                histories::on_threads(&setup);
+                differential::interleaved(&setup);
+            }
+
+            #[test]
+            fn stress() {
+                let setup = running_with($change).erased();
+                stress::bank(&setup);
+                stress::counters(&setup);
+                stress::secondaries_agree(&setup);
+                stress::queue_of_one_key(&setup);
+                snapshots::are_consistent_under_writers(&setup);
+            }
+
+            #[test]
+            fn anomalies() {
+                let setup = running_with($change).erased();
+                anomalies::g2_item(&setup);
+                anomalies::write_skew_of_three(&setup);
+                phantoms::empty_range(&setup);
+                phantoms::count(&setup);
+            }
+        }
+    )*};
+}
+
+running! {
+    as_in_the_thesis: |options| *options = Options::paper();
+    without_snapshots: |options| options.snapshots = false;
+    as_in_the_thesis_without_snapshots: |options| *options = Options { snapshots: false, ..Options::paper() };
+}
+
+/// With its clock running.
+fn running_with(change: impl FnOnce(&mut Options)) -> Setup<Maflingo> {
+    let mut options = Options::default();
+    change(&mut options);
+    // Snapshots of the past have not all that their session has committed: only the order itself is checked then.
+    let strict = options.own_commits;
+    Setup { strict, ..Setup::new(options, |database: &std::sync::Arc<Maflingo>| database.tick()) }
+}
+
+#[test]
+fn own_writes_are_found_by_a_look_that_can_be_left_out() {
+    let setup = running_with(|options| options.read_own_writes = false);
+    polychron_check::conformance::options::without_own_writes(&setup.erased());
 }
 
 /// The random interleavings find an anomaly by themselves when the check is left out.

@@ -6,7 +6,10 @@ use polychron_base::clock::Clock;
 use polychron_fuzz::TARGETS;
 
 use crate::Share;
-use crate::tools::{cargo, fresh_log, host, missing_check, missing_fuzzer, missing_miri, missing_sanitizer, run, sum};
+use crate::tools::{
+    AARCH64, cargo, fresh_log, host, missing_aarch64, missing_check, missing_fuzzer, missing_miri, missing_sanitizer,
+    run, sum,
+};
 
 /// How a part ended.
 pub(crate) enum Outcome {
@@ -163,6 +166,13 @@ pub(crate) const PARTS: &[Part] = &[
             let tests = ["--test", "log", "--test", "checkpoint", "threads"];
             thread_sanitizer(share, "tsan-sim", &["polychron-sim"], &tests)
         },
+    },
+    Part {
+        name: "aarch64",
+        summary: "the latches, pools, epochs, indexes and rows on an emulated processor of another kind",
+        goes_on: false,
+        missing: missing_aarch64,
+        run: aarch64,
     },
     Part { name: "fuzz", summary: "libFuzzer on each target", goes_on: true, missing: missing_fuzzer, run: fuzz },
     Part {
@@ -381,6 +391,19 @@ fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str], tests: &
     command.args(["+nightly", "test", "-Zbuild-std", "--target", &host()]);
     command.args(packages(crates)).args(tests).args(["--no-fail-fast", "--target-dir"]);
     command.arg(share.folder.join("tsan")).args(REPORT_TIME);
+    outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
+}
+
+/// An emulator on x86-64 keeps that processor's order of memory: this shows that what other processors execute is right, and not its orderings.
+fn aarch64(share: &Share) -> Outcome {
+    let log = fresh_log(&share.folder, "aarch64");
+    let mut command = cargo(&[]);
+    command.args(["test", "--target", AARCH64]);
+    command.args(packages(&["polychron-sync", "polychron-memory", "polychron-index", "polychron-schema"]));
+    command.args(["--lib", "--no-fail-fast", "--target-dir"]).arg(share.folder.join("aarch64"));
+    // Its programs are linked statically, by the linker that comes with the compiler.
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld");
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64");
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }
 

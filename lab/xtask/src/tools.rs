@@ -27,6 +27,19 @@ pub(crate) fn missing_sanitizer() -> Option<String> {
     })
 }
 
+/// The target whose programs need neither a linker nor libraries of another system.
+pub(crate) const AARCH64: &str = "aarch64-unknown-linux-musl";
+
+/// What tests on an emulated processor need and is not there.
+pub(crate) fn missing_aarch64() -> Option<String> {
+    if !works(Command::new("qemu-aarch64").arg("--version")) {
+        return Some("qemu-aarch64 is missing".to_owned());
+    }
+    let installed = Command::new("rustup").args(["target", "list", "--installed"]).output().ok();
+    let there = installed.is_some_and(|output| String::from_utf8_lossy(&output.stdout).contains(AARCH64));
+    (!there).then(|| format!("the target is missing: rustup target add {AARCH64}"))
+}
+
 /// What the fuzzers need and is not there.
 pub(crate) fn missing_fuzzer() -> Option<String> {
     let there = works(Command::new("cargo").args(["+nightly", "fuzz", "--version"]));

@@ -13,7 +13,7 @@ pub enum Arithmetic {
     Add,
     Subtract,
     Multiply,
-    /// Towards zero.
+    /// Of integers towards zero.
     Divide,
     Min,
     Max,
@@ -47,6 +47,16 @@ pub enum FutureError {
         left: i128,
         /// The right side's value.
         right: i128,
+    },
+    /// The number does not fit in the type that it is converted to.
+    #[error("{value} of type {from} does not fit in {to}")]
+    Conversion {
+        /// The number; of a decimal its units.
+        value: i128,
+        /// Its type.
+        from: String,
+        /// The type that it is converted to.
+        to: String,
     },
     /// A division by zero.
     #[error("{left} ÷ 0 has no value")]

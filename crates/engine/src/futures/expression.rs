@@ -23,6 +23,8 @@ pub enum Operand {
 pub enum Expression {
     /// Checked: a result that does not fit in the column type is an error.
     Arithmetic { operation: Arithmetic, column_type: ColumnType, left: Operand, right: Operand },
+    /// Checked. Digits behind the point for which the new type has no room are rounded, halves away from zero.
+    Convert { from: ColumnType, to: ColumnType, value: Operand },
     /// A truth value. `column_type` is that of both sides.
     Compare { comparison: Comparison, column_type: ColumnType, left: Operand, right: Operand },
     /// One of two, by a truth value. The other one needs no value.
@@ -54,11 +56,43 @@ fn fits(number: i128, column_type: ColumnType) -> bool {
     }
 }
 
+/// The units of one: of an integer, and of all that is no number, 1.
+fn units_of_one(column_type: ColumnType) -> Option<i128> {
+    match column_type {
+        ColumnType::Decimal { scale } => 10_i128.checked_pow(scale),
+        _ => Some(1),
+    }
+}
+
+/// The quotient, to the nearest number, halves away from zero.
+fn nearest(number: i128, divisor: i128) -> Option<i128> {
+    let (quotient, rest) = (number.checked_div(divisor)?, number.checked_rem(divisor)?);
+    let is_up = rest.unsigned_abs() >= divisor.unsigned_abs() - rest.unsigned_abs();
+    let away = if (number < 0) == (divisor < 0) { 1 } else { -1 };
+    if rest != 0 && is_up { quotient.checked_add(away) } else { Some(quotient) }
+}
+
+/// The result of a computation, if it has one.
+fn compute(operation: Arithmetic, column_type: ColumnType, left: i128, right: i128) -> Option<i128> {
+    let is_decimal = matches!(column_type, ColumnType::Decimal { .. });
+    match operation {
+        Arithmetic::Add => Some(left + right),
+        Arithmetic::Subtract => Some(left - right),
+        // The product of two 64-bit numbers without sign can need all 128 bits.
+        Arithmetic::Multiply if is_decimal => nearest(left.checked_mul(right)?, units_of_one(column_type)?),
+        Arithmetic::Multiply => left.checked_mul(right),
+        Arithmetic::Divide if is_decimal => nearest(left.checked_mul(units_of_one(column_type)?)?, right),
+        Arithmetic::Divide => left.checked_div(right),
+        Arithmetic::Min => Some(left.min(right)),
+        Arithmetic::Max => Some(left.max(right)),
+    }
+}
+
 impl Expression {
     /// The value, once those of pending operands are known.
     ///
     /// # Errors
-    /// [`FutureError::Overflow`], [`FutureError::DivisionByZero`], or what `pending` answers.
+    /// [`FutureError::Overflow`], [`FutureError::Conversion`], [`FutureError::DivisionByZero`], or what `pending` answers.
     pub fn evaluate(self, mut pending: impl FnMut(u32) -> Result<Scalar, FutureError>) -> Result<Scalar, FutureError> {
         let mut value = |operand| match operand {
             Operand::Known(scalar) => Ok(scalar),
@@ -67,22 +101,27 @@ impl Expression {
         match self {
             Self::Arithmetic { operation, column_type, left, right } => {
                 let (left, right) = (widen(value(left)?, column_type), widen(value(right)?, column_type));
-                let result = match operation {
-                    Arithmetic::Add => Some(left + right),
-                    Arithmetic::Subtract => Some(left - right),
-                    // The product of two 64-bit numbers without sign can need all 128 bits.
-                    Arithmetic::Multiply => left.checked_mul(right),
-                    Arithmetic::Divide if right == 0 => return Err(FutureError::DivisionByZero { left }),
-                    Arithmetic::Divide => Some(left / right),
-                    Arithmetic::Min => Some(left.min(right)),
-                    Arithmetic::Max => Some(left.max(right)),
-                };
+                if operation == Arithmetic::Divide && right == 0 {
+                    return Err(FutureError::DivisionByZero { left });
+                }
+                let result = compute(operation, column_type, left, right);
                 let result = result.filter(|result| fits(*result, column_type));
                 result.map(|result| result as Scalar).ok_or_else(|| FutureError::Overflow {
                     operation,
                     type_name: column_type.to_string(),
                     left,
                     right,
+                })
+            }
+            Self::Convert { from, to, value: operand } => {
+                let number = widen(value(operand)?, from);
+                let (old, new) = (units_of_one(from), units_of_one(to));
+                let converted = old.zip(new).and_then(|(old, new)| nearest(number.checked_mul(new)?, old));
+                let converted = converted.filter(|converted| fits(*converted, to));
+                converted.map(|converted| converted as Scalar).ok_or_else(|| FutureError::Conversion {
+                    value: number,
+                    from: from.to_string(),
+                    to: to.to_string(),
                 })
             }
             Self::Compare { comparison, column_type, left, right } => {
@@ -108,6 +147,7 @@ pub fn each_operand(expression: &mut Expression, mut visit: impl FnMut(&mut Oper
             visit(left);
             visit(right);
         }
+        Expression::Convert { value, .. } => visit(value),
         Expression::Choose { condition, then, otherwise } => {
             visit(condition);
             visit(then);
@@ -179,6 +219,47 @@ mod tests {
         assert_eq!(compute(Divide, ColumnType::U64, [7, 0]), Err(FutureError::DivisionByZero { left: 7 }));
         assert_eq!(compute(Min, ColumnType::I32, [-1, 1]), Ok(-1));
         assert_eq!(compute(Max, ColumnType::Bool, [0, 1]), Ok(1));
+    }
+
+    #[test]
+    fn products_and_quotients_of_decimals_are_rounded() {
+        use Arithmetic::{Divide, Multiply};
+        let cents = ColumnType::Decimal { scale: 2 };
+        // 1.50 × 2.25 = 3.375, −0.05 × 0.10 = −0.005, 0.05 × 0.09 = 0.0045.
+        assert_eq!(compute(Multiply, cents, [150, 225]), Ok(338));
+        assert_eq!(compute(Multiply, cents, [-5, 10]), Ok(-1));
+        assert_eq!(compute(Multiply, cents, [5, 9]), Ok(0));
+        // 2.00 ÷ 3.00, −1.00 ÷ 8.00 = −0.125, 0.01 ÷ 3.00.
+        assert_eq!(compute(Divide, cents, [200, 300]), Ok(67));
+        assert_eq!(compute(Divide, cents, [-100, 800]), Ok(-13));
+        assert_eq!(compute(Divide, cents, [1, 300]), Ok(0));
+        assert_eq!(compute(Divide, cents, [100, 0]), Err(FutureError::DivisionByZero { left: 100 }));
+        let most = i128::from(i64::MAX);
+        assert_eq!(compute(Multiply, cents, [most, 100]), Ok(most));
+        assert!(compute(Multiply, cents, [most, 101]).is_err());
+        let finest = ColumnType::Decimal { scale: 18 };
+        assert_eq!(compute(Multiply, finest, [i64::MIN.into(), 10_i128.pow(18)]), Ok(i64::MIN.into()));
+        assert!(compute(Divide, finest, [i64::MIN.into(), 1]).is_err());
+    }
+
+    #[test]
+    fn numbers_are_converted_if_they_fit() {
+        let convert = |number: i128, from, to| {
+            let value = Operand::Known(number as Scalar);
+            Expression::Convert { from, to, value }.evaluate(|_| unreachable!()).map(|value| widen(value, to))
+        };
+        let (cents, mills) = (ColumnType::Decimal { scale: 2 }, ColumnType::Decimal { scale: 3 });
+        assert_eq!(convert(-5, ColumnType::I8, ColumnType::I64), Ok(-5));
+        assert_eq!(convert(255, ColumnType::U64, ColumnType::U8), Ok(255));
+        let refused = convert(256, ColumnType::U64, ColumnType::U8).unwrap_err();
+        assert_eq!(refused.to_string(), "256 of type u64 does not fit in u8");
+        assert!(convert(-1, ColumnType::I32, ColumnType::U64).is_err());
+        assert!(convert(u64::MAX.into(), ColumnType::U64, ColumnType::I64).is_err());
+        assert_eq!(convert(7, ColumnType::U16, cents), Ok(700));
+        assert!(convert(i64::MAX.into(), ColumnType::I64, cents).is_err());
+        assert_eq!([149, 150, -150, -149].map(|units| convert(units, cents, ColumnType::I16)), [1, 2, -2, -1].map(Ok));
+        assert_eq!(convert(1235, mills, cents), Ok(124));
+        assert_eq!(convert(-12, cents, mills), Ok(-120));
     }
 
     #[test]

@@ -110,21 +110,31 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
     Computed { operation: Arithmetic, column_type: &'static ColumnType, left: Scalar, right: Scalar },
+    Converted { from: &'static ColumnType, to: &'static ColumnType, value: Scalar },
     Foreign,
 }
 
 const _: () = assert!(size_of::<State>() <= 40, "a future is a small value");
 
 impl Failure {
-    fn error(self) -> FutureError {
+    /// The computation that has failed.
+    fn expression(self) -> Option<Expression> {
         match self {
-            Self::Foreign => FutureError::Foreign,
+            Self::Foreign => None,
             Self::Computed { operation, column_type, left, right } => {
                 let (left, right) = (Operand::Known(left), Operand::Known(right));
-                let expression = Expression::Arithmetic { operation, column_type: *column_type, left, right };
-                expression.evaluate(|_| Err(FutureError::Foreign)).expect_err("it has failed before")
+                Some(Expression::Arithmetic { operation, column_type: *column_type, left, right })
+            }
+            Self::Converted { from, to, value } => {
+                Some(Expression::Convert { from: *from, to: *to, value: Operand::Known(value) })
             }
         }
+    }
+
+    fn error(self) -> FutureError {
+        self.expression().map_or(FutureError::Foreign, |expression| {
+            expression.evaluate(|_| Err(FutureError::Foreign)).expect_err("it has failed before")
+        })
     }
 }
 
@@ -159,12 +169,7 @@ impl State {
         match self {
             Self::Plain(value) | Self::Known { value, .. } => Some(Operand::Known(value)),
             Self::Open { position, .. } => Some(Operand::Pending(position)),
-            Self::Failed(Failure::Foreign) => None,
-            Self::Failed(Failure::Computed { operation, column_type, left, right }) => {
-                let (left, right) = (Operand::Known(left), Operand::Known(right));
-                let expression = Expression::Arithmetic { operation, column_type: *column_type, left, right };
-                scope.make(expression)
-            }
+            Self::Failed(failure) => scope.make(failure.expression()?),
         }
     }
 
@@ -179,6 +184,22 @@ impl State {
             (Some(left), Some(right)) => Self::Failed(Failure::Computed { operation, column_type, left, right }),
             _ => Self::FOREIGN,
         })
+    }
+
+    fn convert(self, from: &'static ColumnType, to: &'static ColumnType) -> Self {
+        let conversion = |value| Expression::Convert { from: *from, to: *to, value };
+        let of_known = |value| conversion(Operand::Known(value)).evaluate(|_| Err(FutureError::Foreign));
+        match self {
+            Self::Failed(_) => self,
+            Self::Plain(value) | Self::Known { value, .. } => match (of_known(value), self) {
+                (Ok(value), Self::Known { scope, .. }) => Self::Known { scope, value },
+                (Ok(value), _) => Self::Plain(value),
+                (Err(_), _) => Self::Failed(Failure::Converted { from, to, value }),
+            },
+            Self::Open { scope, position } => scope
+                .make(conversion(Operand::Pending(position)))
+                .map_or(Self::FOREIGN, |operand| Self::given(scope, operand)),
+        }
     }
 
     fn compare(comparison: Comparison, column_type: ColumnType, left: Self, right: Self) -> Self {
@@ -341,6 +362,23 @@ impl<T: FutureValue> Future<T> {
     }
 }
 
+impl<T: Number> Future<T> {
+    /// The same number in another type. It fails where the number does not fit; digits behind the point for which there is no room are rounded, halves
+    /// away from zero.
+    ///
+    /// ```
+    /// use polychron_engine::Future;
+    /// use polychron_schema::Decimal;
+    ///
+    /// fn price(each: Future<Decimal<2>>, quantity: Future<u16>, discount: Future<Decimal<4>>) -> Future<Decimal<2>> {
+    ///     each * quantity.convert() * (Decimal::from_units(10_000) - discount).convert()
+    /// }
+    /// ```
+    pub fn convert<U: Number>(self) -> Future<U> {
+        Future::new(self.state.convert(const { &T::TYPE }, const { &U::TYPE }))
+    }
+}
+
 impl Future<bool> {
     /// One of two values, by this condition: `condition.then(one).otherwise(another)`.
     pub fn then<T: FutureValue>(self, value: impl Into<Future<T>>) -> Then<T> {
@@ -374,8 +412,9 @@ pub trait FutureValue: ColumnValue + Copy {
 /// A type with sums and differences.
 pub trait Number: FutureValue {}
 
-/// A type with products and quotients. Quotients are rounded towards zero.
-pub trait Integer: Number {}
+/// A type with products and quotients. Quotients of integers are rounded towards zero; products and quotients of decimals to the nearest number that they
+/// have, halves away from zero.
+pub trait Factor: Number {}
 
 /// A type with negative values.
 pub trait Signed: Number {}
@@ -436,8 +475,8 @@ macro_rules! operator {
 operator! {
     Number: Add add Add;
     Number: Sub sub Subtract;
-    Integer: Mul mul Multiply;
-    Integer: Div div Divide;
+    Factor: Mul mul Multiply;
+    Factor: Div div Divide;
 }
 
 impl<T: Signed> Neg for Future<T> {
@@ -486,7 +525,7 @@ macro_rules! integer {
         plain_left!([] $type: Mul mul);
         plain_left!([] $type: Div div);
         impl Number for $type {}
-        impl Integer for $type {}
+        impl Factor for $type {}
     )*};
 }
 
@@ -499,7 +538,10 @@ future_value! {
 }
 plain_left!([const SCALE: u32] Decimal<SCALE>: Add add);
 plain_left!([const SCALE: u32] Decimal<SCALE>: Sub sub);
+plain_left!([const SCALE: u32] Decimal<SCALE>: Mul mul);
+plain_left!([const SCALE: u32] Decimal<SCALE>: Div div);
 impl<const SCALE: u32> Number for Decimal<SCALE> {}
+impl<const SCALE: u32> Factor for Decimal<SCALE> {}
 impl<const SCALE: u32> Signed for Decimal<SCALE> {}
 impl Signed for i8 {}
 impl Signed for i16 {}

@@ -28,7 +28,7 @@ use crate::{Insertion, Transaction, foreign_keys};
 pub use api::{Assignment, Becomes, FutureColumns, Futures};
 pub use arena::{Attempt, ExpressionArena, Scope};
 pub use expression::{Arithmetic, Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
-pub use future::{Future, FutureValue, Integer, Number, Signed, Then};
+pub use future::{Factor, Future, FutureValue, Number, Signed, Then};
 pub use keys::{FutureKey, FutureKeyColumn, KeyPart, OpenKey};
 pub use resolved::{Outcome, Resolved};
 

@@ -20,6 +20,8 @@ pub struct Batch {
     leaves: Vec<u32>,
     with_stamps: bool,
     resume: Vec<u8>,
+    /// The memory of the key behind which the collection before has begun.
+    spare: Vec<u8>,
     size: usize,
     state: State,
 }
@@ -76,7 +78,7 @@ impl Batch {
                 return found.is_some();
             }
         };
-        let resumed = std::mem::take(&mut self.resume);
+        let resumed = std::mem::replace(&mut self.resume, std::mem::take(&mut self.spare));
         let (mut lower, mut upper) = (scan.lower, scan.upper);
         let direction = match scan.direction {
             Direction::Forward => ordered::Direction::Forward,
@@ -91,6 +93,7 @@ impl Batch {
         }
         self.state = State::Last;
         index.scan(lower, upper, direction, self, guard);
+        self.spare = resumed;
         !self.handles.is_empty()
     }
 

@@ -131,8 +131,13 @@ pub enum OwnedKey {
 
 impl OwnedKey {
     /// Keeps a key.
-    pub fn new(key: &[u8]) -> Self {
-        Key16::from_key(key).map_or_else(|| Self::Long(key.into()), Self::Short)
+    pub fn new<K: EncodedKey>(key: K) -> Self {
+        let long = || {
+            let mut bytes = vec![0; key.len()];
+            key.write_to(&mut bytes);
+            Self::Long(bytes.into())
+        };
+        Key16::from_key(key).map_or_else(long, Self::Short)
     }
 }
 

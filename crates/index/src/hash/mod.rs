@@ -19,8 +19,8 @@ use std::ptr::NonNull;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_memory::{Guard, OutOfMemory};
-use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
+use polychron_sync::{Backoff, prefetch_read};
 
 use crate::measured::Measured;
 use crate::{Changes, Handle, Inserted, Lookup};
@@ -243,7 +243,7 @@ impl HashIndex {
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> u64 {
         let (table, hash) = (self.table(guard), key.hash(self.seed));
-        prefetch_line(table.bucket_at(table.index_of(hash)));
+        prefetch_read(table.bucket_at(table.index_of(hash)).as_ptr());
         hash
     }
 
@@ -426,17 +426,6 @@ impl HashIndex {
         unsafe { guard.retire(table.raw().cast(), table.bytes()) };
         false
     }
-}
-
-#[inline]
-fn prefetch_line(bucket: NonNull<Bucket>) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bucket.as_ptr().cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = bucket;
 }
 
 fn allocate_overflow(guard: &Guard<'_>) -> Result<NonNull<Bucket>, OutOfMemory> {

@@ -33,6 +33,31 @@ impl<T> Drop for Kept<T> {
     }
 }
 
+/// What the procedures of a job have left: that of a job of one procedure takes nothing from the heap.
+struct Answers<P: Procedure> {
+    /// The answer of a procedure that is alone.
+    alone: Option<Answer<P>>,
+    many: Vec<Option<Answer<P>>>,
+}
+
+impl<P: Procedure> Answers<P> {
+    fn new(count: usize) -> Self {
+        let many = if count > 1 { (0..count).map(|_| None).collect() } else { Vec::new() };
+        Self { alone: None, many }
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut Option<Answer<P>> {
+        if self.many.is_empty() { &raw mut self.alone } else { self.many.as_mut_ptr() }
+    }
+}
+
+impl<P: Procedure> Drop for Answers<P> {
+    fn drop(&mut self) {
+        drive::discard(self.alone.take());
+        self.many.drain(..).for_each(drive::discard);
+    }
+}
+
 impl<P: Procedure> Job<P> {
     /// Runs a procedure of the job and leaves its answer.
     pub(super) const RUN: RunProcedure = run::<P>;
@@ -80,7 +105,7 @@ pub(super) fn run_procedure(transaction: &mut BohmTransaction<'_>) -> Ran {
 
 /// The client batches of a client that are under way. However the client ends, the procedures of others must not outlive it.
 struct UnderWay<'w> {
-    client_batches: VecDeque<(HandedIn, Vec<u32>)>,
+    client_batches: VecDeque<HandedIn>,
     worker: &'w mut BohmWorker,
     /// Where others may deliver the answers.
     opened: Option<&'w Opened<'w>>,
@@ -89,26 +114,27 @@ struct UnderWay<'w> {
 }
 
 impl UnderWay<'_> {
-    fn hand_in(&mut self, (client_batch, attempts): (OwnBatch, Vec<u32>)) {
+    fn hand_in(&mut self, client_batch: OwnBatch) {
         let client_batch = self.worker.hand_in(client_batch);
         self.opened.iter().for_each(|opened| opened.add(&client_batch));
-        self.client_batches.push_back((client_batch, attempts));
+        self.client_batches.push_back(client_batch);
     }
 
     /// Waits for the answers of the oldest client batch, and does what is due meanwhile.
-    fn await_oldest(&mut self) -> Option<(HandedIn, Vec<u32>)> {
-        let (client_batch, attempts) = self.client_batches.pop_front()?;
+    fn await_oldest(&mut self) -> Option<HandedIn> {
+        let client_batch = self.client_batches.pop_front()?;
         self.worker.await_client_batch(&client_batch);
         self.opened.iter().for_each(|opened| opened.take_back(&client_batch));
-        Some((client_batch, attempts))
+        Some(client_batch)
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        while let Some((client_batch, _)) = self.await_oldest() {
+        while let Some(client_batch) = self.await_oldest() {
             self.worker.keep_client_batch(client_batch);
         }
+        self.worker.under_way = std::mem::take(&mut self.client_batches);
         self.worker.is_under_way = self.is_nested;
         if !self.is_nested {
             self.worker.executor.local.release();
@@ -127,8 +153,8 @@ impl BohmWorker {
         others: impl FnOnce(&mut Self),
     ) {
         let count = procedures.len();
-        let mut answers: Kept<Option<Answer<P>>> = Kept((0..count).map(|_| None).collect());
-        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
+        let mut answers = Answers::<P>::new(count);
+        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // The tables and stores that the procedures name are found in this epoch, and stay while they are under way.
         self.executor.local.hold();
@@ -153,7 +179,8 @@ impl BohmWorker {
         let shared = Arc::clone(&self.shared);
         let opened = answering.map(|(opened, _)| opened);
         let is_nested = std::mem::replace(&mut self.is_under_way, true);
-        let mut under_way = UnderWay { client_batches: VecDeque::new(), worker: self, opened, is_nested };
+        let client_batches = std::mem::take(&mut self.under_way);
+        let mut under_way = UnderWay { client_batches, worker: self, opened, is_nested };
         let mut next = 0;
         let mut guesses: Vec<Guess> = Vec::new();
         loop {
@@ -166,15 +193,15 @@ impl BohmWorker {
             if let Some(others) = others.take() {
                 others(under_way.worker);
             }
-            let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
+            let Some(client_batch) = under_way.await_oldest() else { break };
             let batch = client_batch.batch().expect("its transactions were executed");
             shared.acknowledged.raise(batch);
             if !client_batch.is_certain() {
                 under_way.worker.executor.state.ticket.raise(shared.journal_ticket(batch));
             }
             let delivered = |position| answering.map_or(Delivered::No, |(_, delivered)| delivered(position));
-            for (in_batch, attempts) in attempts.into_iter().enumerate() {
-                let again = under_way.worker.take_answer(job, &client_batch, in_batch, attempts, delivered, done);
+            for in_batch in 0..client_batch.content().count {
+                let again = under_way.worker.take_answer(job, &client_batch, in_batch, delivered, done);
                 guesses.extend(again);
             }
             under_way.worker.keep_client_batch(client_batch);
@@ -200,20 +227,19 @@ impl BohmWorker {
         client_batch
     }
 
-    /// Fills a client batch with procedures that are planned again, and with new ones; returns it with how often each was planned.
+    /// Fills a client batch with procedures that are planned again, and with new ones.
     fn fill_client_batch<P: Procedure>(
         &mut self,
         job: &Job<P>,
         new: Range<usize>,
         guesses: impl Iterator<Item = Guess>,
-    ) -> (OwnBatch, Vec<u32>) {
+    ) -> OwnBatch {
         let Executor { local, state } = &mut self.executor;
         assert!(local.is_held(), "the tables stay while the procedures are under way");
         // SAFETY: the epoch is held until the procedures are complete, and a later transaction renews the list before it looks at it.
         unsafe { state.tables.renew(&self.shared.base.catalog) };
         let mut client_batch = self.empty_client_batch();
         self.prepare(&mut client_batch);
-        let mut attempts = Vec::new();
         for next in guesses.map(Ok).chain(new.map(Err)) {
             let (position, guess) = match &next {
                 Ok(guess) => (guess.position, Some(guess)),
@@ -222,12 +248,12 @@ impl BohmWorker {
             // SAFETY: the procedure is one of the job, and is not under way.
             let (procedure, _) = unsafe { job.at(position) };
             self.add(&mut client_batch, procedure, position, guess);
-            attempts.push(guess.map_or(0, |guess| guess.attempts));
+            client_batch.content_mut().attempts.push(guess.map_or(0, |guess| guess.attempts));
         }
         let content = client_batch.content_mut();
         content.job = std::ptr::from_ref(job).expose_provenance();
         content.run = Job::<P>::RUN;
-        (client_batch, attempts)
+        client_batch
     }
 
     /// Passes on the answer of a procedure whose transaction is complete, unless another thread has. Returns what is known of one that is to be planned
@@ -238,7 +264,6 @@ impl BohmWorker {
         job: &Job<P>,
         client_batch: &HandedIn,
         in_batch: usize,
-        attempts: u32,
         delivered: impl Fn(usize) -> Delivered,
         done: &mut impl FnMut(usize, &mut P, Answer<P>),
     ) -> Option<Guess> {
@@ -261,7 +286,7 @@ impl BohmWorker {
         let (procedure, answer) = unsafe { job.at(position) };
         if is_again {
             counters.reconnoitred();
-            let guess = guess(client_batch, in_batch, position, attempts + 1);
+            let guess = guess(client_batch, in_batch, position, client_batch.content().attempts[in_batch] + 1);
             let given_up = guess.given_up(self.shared.base.common.retry.attempts);
             drive::discard(std::mem::replace(answer, given_up.map(|error| Err(Ended::by(error)))));
             if answer.is_none() {

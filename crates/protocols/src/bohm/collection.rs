@@ -39,7 +39,7 @@ impl Deleted {
     pub(super) unsafe fn new(entry: Known<'_>, chain: Chain<'_>, version: Version<'_>) -> Self {
         Self {
             store: entry.keep_store(),
-            key: owned_key(entry),
+            key: OwnedKey::new(entry.key()),
             chain: chain.handle(),
             version: version.raw(),
             begin: version.begin(),
@@ -65,12 +65,6 @@ impl Deleted {
         };
         (version.begin() == self.begin).then_some((chain, version))
     }
-}
-
-pub(super) fn owned_key(entry: Known<'_>) -> OwnedKey {
-    let mut bytes = vec![0; entry.key().len()];
-    entry.key().write_to(&mut bytes);
-    OwnedKey::new(&bytes)
 }
 
 /// What may be freed: the last batch up to which all are finished, and the snapshots that are older.

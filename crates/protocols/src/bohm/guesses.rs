@@ -1,6 +1,5 @@
 //! Procedures that are planned again with the keys that a run found out (reconnaissance, §3).
 
-use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::stores::OwnedKey;
 
@@ -33,13 +32,6 @@ pub(super) fn guess(client_batch: &HandedIn, in_batch: usize, position: usize, a
     let of_rows = written
         .map(|entry| (entry, entry.store().index_ref()))
         .filter(|(_, index_ref)| index_ref.index == IndexId::PRIMARY);
-    let mut bytes = Vec::new();
-    let keys = of_rows
-        .map(|(entry, index_ref)| {
-            bytes.resize(entry.key().len(), 0);
-            entry.key().write_to(&mut bytes);
-            (index_ref.table, OwnedKey::new(&bytes))
-        })
-        .collect();
+    let keys = of_rows.map(|(entry, index_ref)| (index_ref.table, OwnedKey::new(entry.key()))).collect();
     Guess { position, attempts, keys }
 }

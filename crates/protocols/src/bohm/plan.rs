@@ -15,7 +15,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
 use super::chain::{Chain, Head, Readers, Superseded};
-use super::collection::{Deleted, Garbage, owned_key};
+use super::collection::{Deleted, Garbage};
 use super::entry::{Known, Want};
 use super::pipeline::{PartitionProgress, RING};
 use super::planned::LiveBatch;
@@ -325,7 +325,7 @@ impl<'p> Planner<'p> {
             prefixes.remove(prefix, list, self.guard);
             return Err(error);
         }
-        let (store, prefix, list) = (entry.keep_store(), owned_key(entry), list.handle());
+        let (store, prefix, list) = (entry.keep_store(), OwnedKey::new(entry.key()), list.handle());
         left.prefixes.push_back(KnownPrefix { store, prefix, list });
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::Error;
+use polychron_base::{Error, clear_each};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{Mutex, fence_behind_exchange};
@@ -352,6 +352,8 @@ pub(super) struct Content {
     pub(super) run: RunProcedure,
     /// For each transaction the client's procedure.
     pub(super) procedures: Vec<u32>,
+    /// For each transaction that a procedure of the client runs in, how often that was planned before.
+    pub(super) attempts: Vec<u32>,
     /// For each transaction its first entry.
     pub(super) firsts: Vec<u32>,
     /// Some transaction may write anything.
@@ -381,6 +383,7 @@ impl ClientBatch {
             job: 0,
             run: no_procedure,
             procedures: Vec::new(),
+            attempts: Vec::new(),
             firsts: Vec::new(),
             has_everything: false,
             interactive: false,
@@ -505,10 +508,8 @@ impl OwnBatch {
     /// The client begins anew.
     pub(super) fn clear(&mut self) {
         let content = self.content_mut();
-        content.entries.clear();
+        clear_each!(content.entries, content.procedures, content.attempts, content.firsts);
         content.sorted.iter_mut().for_each(Vec::clear);
-        content.procedures.clear();
-        content.firsts.clear();
         content.count = 0;
         (content.has_everything, content.interactive) = (false, false);
     }

@@ -7,6 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Both, key_in_entry};
+use polychron_index::Handle;
 use polychron_memory::{Guard, Local};
 use polychron_sync::Backoff;
 
@@ -150,7 +151,7 @@ impl<'t> BohmTransaction<'t> {
             if len <= key.len()
                 && let Some(list) = store.prefixes.find(Prefix::new(key, len), &self.guard)
             {
-                let intents = self.intents(list);
+                let intents = self.intents(list.handle());
                 self.await_intents(intents)?;
                 let latest = self.at(intents);
                 trusts &= latest.is_none_or(|latest| latest.begin().batch() <= finished_before);
@@ -164,15 +165,20 @@ impl<'t> BohmTransaction<'t> {
         if store.prefixes.lengths() == 0 || !self.awaits || left_out(Step::AwaitPrefixes) {
             return Ok(());
         }
-        let lists = store.prefixes.between(scan.lower, scan.upper, &self.guard);
-        let lists: Vec<_> = lists.into_iter().map(|list| self.intents(list)).collect();
-        lists.into_iter().try_for_each(|intents| self.await_intents(intents))
+        let mut lists = std::mem::take(&mut self.scratch.lists);
+        store.prefixes.between(scan.lower, scan.upper, &self.guard, |list| lists.push(list.handle()));
+        let outcome = lists.drain(..).try_for_each(|list| {
+            let intents = self.intents(list);
+            self.await_intents(intents)
+        });
+        self.scratch.lists = lists;
+        outcome
     }
 
     /// The intents of a list that was just found.
-    fn intents(&self, list: Chain<'_>) -> &'t Head {
+    fn intents(&self, list: Handle) -> &'t Head {
         // SAFETY: it was found under the guard, which stays as long as the operation of which this is a part.
-        unsafe { Chain::from_handle(list.handle()) }.head()
+        unsafe { Chain::from_handle(list) }.head()
     }
 
     /// The row that the key of an own entry has now.

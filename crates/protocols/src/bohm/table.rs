@@ -150,26 +150,33 @@ impl Prefixes {
         }
     }
 
-    /// Collects the lists of all prefixes under which some key between two others may lie.
-    pub(super) fn between<'g>(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &'g Guard<'_>) -> Vec<Chain<'g>> {
-        let mut found = Vec::new();
-        let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return self.all(guard, |_| true) };
-        let (Bound::Included(above) | Bound::Excluded(above)) = upper else { return self.all(guard, |_| true) };
+    /// Visits the lists of all prefixes under which some key between two others may lie.
+    pub(super) fn between<'g>(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        guard: &'g Guard<'_>,
+        mut visit: impl FnMut(Chain<'g>),
+    ) {
+        let (Bound::Included(lower) | Bound::Excluded(lower), Bound::Included(above) | Bound::Excluded(above)) =
+            (lower, upper)
+        else {
+            return self.lists.for_each(|_, list| visit(list), guard);
+        };
         let shared = shared_prefix(lower, above, matches!(upper, Bound::Excluded(_)));
         let lengths = self.lengths();
         if lengths >> (shared + 1).min(63) != 0 {
-            return self.all(guard, |prefix| prefix <= above && prefix >= &lower[..prefix.len().min(lower.len())]);
+            let may_be = |prefix: &[u8]| prefix <= above && prefix >= &lower[..prefix.len().min(lower.len())];
+            let visit = |prefix: &[u8], list| {
+                if may_be(prefix) {
+                    visit(list);
+                }
+            };
+            return self.lists.for_each(visit, guard);
         }
         for len in bits(lengths) {
-            found.extend(self.find(Prefix::new(lower, len), guard));
+            self.find(Prefix::new(lower, len), guard).into_iter().for_each(&mut visit);
         }
-        found
-    }
-
-    fn all<'g>(&self, guard: &'g Guard<'_>, wanted: impl Fn(&[u8]) -> bool) -> Vec<Chain<'g>> {
-        let mut found = Vec::new();
-        self.lists.for_each(|prefix, list| found.extend(wanted(prefix).then_some(list)), guard);
-        found
     }
 }
 

@@ -7,6 +7,7 @@ use polychron_engine::Savepoints;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Watch;
 use polychron_engine::stores::{Hints, IndexRef};
+use polychron_index::Handle;
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
 
@@ -106,6 +107,8 @@ pub(super) struct Scratch {
     /// The prefixes that are planned, once they were looked for.
     pub(super) prefixes: Vec<Position>,
     pub(super) knows_prefixes: bool,
+    /// Lists of intents over a range that is about to be scanned.
+    pub(super) lists: Vec<Handle>,
     /// Keys that it will read without having declared them, which are fetched together. What a hint found is not kept: by the time the key is
     /// read it may be under another chain.
     pub(super) hints: Hints,

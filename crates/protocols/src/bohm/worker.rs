@@ -1,5 +1,6 @@
 //! A worker: hands in a client's procedures, and takes turns in all stages while it waits for the answers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
@@ -33,6 +34,8 @@ pub struct BohmWorker {
     pub(super) counters: Registered,
     /// Client batches of this worker that are not under way.
     pub(super) idle: Vec<OwnBatch>,
+    /// The list of those that are under way, which is kept.
+    pub(super) under_way: VecDeque<HandedIn>,
     /// The keys of the transaction that is being named.
     pub(super) known: ByKey,
     /// What it drives interactively, or did last.
@@ -49,6 +52,7 @@ impl BohmWorker {
             shared: Arc::clone(shared),
             counters,
             idle: Vec::new(),
+            under_way: VecDeque::new(),
             known: ByKey::default(),
             driven: None,
             is_under_way: false,

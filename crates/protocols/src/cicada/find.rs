@@ -96,7 +96,7 @@ impl CicadaTransaction<'_> {
 
     #[inline]
     pub(super) fn reads_own(&self) -> bool {
-        !self.snapshot
+        !self.snapshot && self.shared.options.parts().read_own_writes
     }
 
     /// Finds the row of a key; what was found, or not, is protected.
@@ -133,7 +133,10 @@ fn find_at_once<'g, K: EncodedKey>(
         }
     };
     let State { sets, promotions, .. } = state;
-    if sets.writes.may_have(record.address()) && has_written(&sets.writes, store.place(), record.address(), key) {
+    if shared.options.parts().read_own_writes
+        && sets.writes.may_have(record.address())
+        && has_written(&sets.writes, store.place(), record.address(), key)
+    {
         return None;
     }
     let seen = guard.reader().latest_row(record)?;

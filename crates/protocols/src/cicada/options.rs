@@ -141,6 +141,9 @@ pub struct Ablation {
     pub sort_by_contention: bool,
     /// Whether reads are checked before anything is written (§3.5, Table 2).
     pub check_early: bool,
+    /// Whether reads look for own writes (§3.2's bypass leaves it out). Without, a transaction that reads or changes what it has written finds what was
+    /// there before, and is serializable only if it never does.
+    pub read_own_writes: bool,
 }
 
 impl Ablation {
@@ -152,6 +155,7 @@ impl Ablation {
         write_latest_only: true,
         sort_by_contention: true,
         check_early: true,
+        read_own_writes: true,
     };
 
     /// The part of this name.
@@ -163,6 +167,7 @@ impl Ablation {
             "wait-for-pending" => &mut self.wait_for_pending,
             "write-latest-only" => &mut self.write_latest_only,
             "sort-by-contention" => &mut self.sort_by_contention,
+            "read-own-writes" => &mut self.read_own_writes,
             _ => &mut self.check_early,
         }
     }
@@ -247,7 +252,7 @@ impl Knobs for Options {
             "check-every" => self.check_every = knobs::number(name, value)?,
             #[cfg(any(test, feature = "ablation"))]
             "inlining" | "promotion" | "wait-for-pending" | "write-latest-only" | "sort-by-contention"
-            | "check-early" => {
+            | "check-early" | "read-own-writes" => {
                 *self.ablation.part(name) = knobs::yes_or_no(name, value)?;
             }
             _ => return Err(knobs::unknown("cicada", name, NAMES)),
@@ -285,6 +290,7 @@ mod tests {
             ("write-latest-only", "no"),
             ("sort-by-contention", "no"),
             ("check-early", "no"),
+            ("read-own-writes", "no"),
             ("indexes", "multi-version"),
             ("snapshots", "settled"),
         ] {
@@ -301,10 +307,10 @@ mod tests {
         );
         assert_eq!((options.synchronization_interval, options.clock_boost), (seven, seven));
         assert_eq!((options.background_interval, options.fixed_backoff), (seven, Some(seven)));
-        let Ablation { inlining, promotion, wait_for_pending, write_latest_only, sort_by_contention, check_early } =
-            options.ablation;
-        let parts = [inlining, promotion, wait_for_pending, write_latest_only, sort_by_contention, check_early];
-        assert_eq!(parts, [false; 6]);
+        let Ablation { inlining, promotion, wait_for_pending, write_latest_only, .. } = options.ablation;
+        let Ablation { sort_by_contention, check_early, read_own_writes, .. } = options.ablation;
+        assert_eq!([inlining, promotion, wait_for_pending, write_latest_only], [false; 4]);
+        assert_eq!([sort_by_contention, check_early, read_own_writes], [false; 3]);
         options.set("backoff-us", "regulated").unwrap();
         assert_eq!(options.fixed_backoff, None);
     }

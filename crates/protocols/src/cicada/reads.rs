@@ -190,9 +190,16 @@ impl Reads {
         }
         assert!(self.span == guard.open() && guard.is_here(), "the transaction still holds its floor");
         self.here = guard.here();
-        let found = self.list.split_off(self.bare);
-        let looked_at = found.len();
-        self.list.extend(found.into_iter().filter(|read| read.is_row).map(|read| Read { later: None, ..read }));
+        let looked_at = self.list.len() - self.bare;
+        let mut kept = self.bare;
+        for position in self.bare..self.list.len() {
+            let read = self.list[position];
+            if read.is_row {
+                self.list[kept] = Read { later: None, ..read };
+                kept += 1;
+            }
+        }
+        self.list.truncate(kept);
         self.is_partial |= self.list.len() < self.bare + looked_at;
         self.bare = self.list.len();
         looked_at

@@ -87,7 +87,7 @@ impl CicadaTransaction<'_> {
         let mut positions = std::mem::take(&mut self.state.buffers.own_keys);
         positions.clear();
         let backward = scan.direction == Direction::Backward;
-        if !self.snapshot && self.state.sets.writes.has_keys() {
+        if self.reads_own() && self.state.sets.writes.has_keys() {
             self.state.sets.writes.own_keys(store.place(), scan.lower, scan.upper, &mut positions);
             if backward {
                 positions.reverse();
@@ -116,14 +116,21 @@ impl CicadaTransaction<'_> {
                 self.midway.pass(batch.len());
                 self.step()?;
             }
-            let come_to = if self.snapshot { batch.last_key().map(<[u8]>::to_vec) } else { None };
+            let come_to = batch.last_key().filter(|_| self.snapshot);
+            let has_come = come_to.is_some();
+            if let Some(key) = come_to {
+                let buffer = &mut self.state.buffers.come_to;
+                buffer.clear();
+                buffer.extend_from_slice(key);
+            }
             let more = batch.fill(store, scan, &self.guard);
             if store.displaced.concern(self.timestamp()) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
-                let (lower, upper) = match (&come_to, scan.direction) {
-                    (None, _) => (scan.lower, scan.upper),
-                    (Some(key), Direction::Forward) => (Bound::Excluded(&key[..]), scan.upper),
-                    (Some(key), Direction::Backward) => (scan.lower, Bound::Excluded(&key[..])),
+                let key = std::mem::take(&mut self.state.buffers.come_to);
+                let (lower, upper) = match scan.direction {
+                    _ if !has_come => (scan.lower, scan.upper),
+                    Direction::Forward => (Bound::Excluded(&key[..]), scan.upper),
+                    Direction::Backward => (scan.lower, Bound::Excluded(&key[..])),
                 };
                 return self.scan_both(&Scan { lower, upper, ..*scan }, store, visitor);
             }

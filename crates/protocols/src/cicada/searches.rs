@@ -129,23 +129,29 @@ impl CicadaTransaction<'_> {
     fn search_lost(&mut self) -> Result<(), Error> {
         // SeqCst: the barrier between the words and the looks at the indexes, whose latches are sequentially consistent, too.
         fence(Ordering::SeqCst);
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        let outcome = self.first_changed(&mut batch);
+        self.state.buffers.batch = batch;
+        outcome?.map_or(Ok(()), |place| Err(self.conflict(Reason::Phantom, place, None)))
+    }
+
+    /// The index of the first search that has lost its stamp and finds something else now.
+    fn first_changed(&self, batch: &mut Entries) -> Result<Option<IndexRef>, Error> {
         let Searches { list, keys, lost, .. } = &self.state.sets.searches;
-        let mut changed = None;
         for search in &list[..*lost] {
             let store = self.store(search.place)?;
             let stands = match &search.sought {
                 Sought::Key(key) => left_out(Step::MissAgain) || !self.has_row(store, &keys[key.clone()]),
                 Sought::Range { lower, upper, rows } => {
                     let [lower, upper] = [lower, upper].map(|bound| bound.clone().map(|key| &keys[key]));
-                    left_out(Step::CountAgain) || self.count_rows(store, lower, upper) == *rows
+                    left_out(Step::CountAgain) || self.count_rows(store, lower, upper, batch) == *rows
                 }
             };
             if !stands {
-                changed = Some(search.place);
-                break;
+                return Ok(Some(search.place));
             }
         }
-        changed.map_or(Ok(()), |place| Err(self.conflict(Reason::Phantom, place, None)))
+        Ok(None)
     }
 
     /// Whether a record shows a row under own writes, which are pending.
@@ -166,10 +172,10 @@ impl CicadaTransaction<'_> {
         record.is_some_and(|record| self.shows_row(record))
     }
 
-    fn count_rows(&self, store: &Store, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> usize {
+    fn count_rows(&self, store: &Store, lower: Bound<&[u8]>, upper: Bound<&[u8]>, batch: &mut Entries) -> usize {
         let IndexRef { table, index } = store.place();
         let scan = Scan { index, lower, upper, ..Scan::all(table) };
-        let (mut batch, mut rows) = (Entries::default(), 0);
+        let mut rows = 0;
         batch.begin(usize::MAX);
         while batch.fill(store, &scan, &self.guard) {
             let records = (0..batch.len()).filter_map(|position| batch.get(position, &self.guard));

@@ -10,11 +10,9 @@
 
 mod own_keys;
 
-use std::collections::BTreeSet;
-
+use polychron_base::clear_each;
 use polychron_base::key::{EncodedKey, HashSeed, Key16};
 use polychron_base::room::{KeptList, ROOM};
-use polychron_base::{IndexId, TableId, clear_each};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{IndexRef, KeySpan, NodeSet, WriteTable};
 use polychron_index::Stamp;
@@ -149,7 +147,7 @@ pub(super) struct WriteSet {
     /// Whether anything was written more than once.
     repeats: bool,
     /// The keys that were written, in order, for scans: of the writes before this position.
-    ordered: BTreeSet<(TableId, IndexId, Box<[u8]>)>,
+    ordered: own_keys::KeyTree,
     ordered_to: usize,
     /// Writes before this position have no stamps.
     stampless: usize,
@@ -342,8 +340,7 @@ impl WriteSet {
             if self.ordered_to == self.writes.len() {
                 self.ordered_to -= 1;
                 if write.target == Target::Key && write.prior.is_none() {
-                    let key = (write.place.table, write.place.index, self.key(&write).into());
-                    self.ordered.remove(&key);
+                    self.forget_own_key(self.ordered_to as u32);
                 }
             }
             self.writes.pop();
@@ -448,6 +445,7 @@ impl Sets {
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         let of_writes = self.writes.writes.room().max(self.writes.rows.room()).max(self.writes.table.room());
+        let of_writes = of_writes.max(self.writes.ordered.room());
         of_writes.max(self.reads.room()).max(self.gaps.room()).max(self.fresh.room())
     }
 

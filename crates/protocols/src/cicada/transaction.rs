@@ -42,6 +42,8 @@ pub(super) struct Buffers {
     pub(super) spans: Vec<Span>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
+    /// The key up to which a snapshot has visited a range.
+    pub(super) come_to: Vec<u8>,
     pub(super) changing: Changing,
     pub(super) scanning: Scanning,
     pub(super) planned: Planned,

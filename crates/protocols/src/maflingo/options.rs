@@ -25,6 +25,10 @@ pub struct Options {
     pub check_every: u32,
     /// Whether every commit also changes one shared word.
     pub counter: Counter,
+    /// Whether reads look for own writes (§5). The laboratory leaves it out to measure what it costs: then a transaction that reads or changes what it
+    /// has written finds what was there before, and is serializable only if it never does.
+    #[cfg(any(test, feature = "ablation"))]
+    pub read_own_writes: bool,
 }
 
 /// Where transaction ids come from.
@@ -54,6 +58,8 @@ impl Default for Options {
             own_commits: true,
             check_every: 4096,
             counter: Counter::Own,
+            #[cfg(any(test, feature = "ablation"))]
+            read_own_writes: true,
         }
     }
 }
@@ -75,11 +81,38 @@ impl Knobs for Options {
             "own-commits" => self.own_commits = knobs::yes_or_no(name, value)?,
             "epoch-us" => self.epoch_interval = knobs::interval(name, value)?,
             "check-every" => self.check_every = knobs::number(name, value)?,
+            #[cfg(any(test, feature = "ablation"))]
+            "read-own-writes" => self.read_own_writes = knobs::yes_or_no(name, value)?,
             _ => {
                 let known = "`check-every`, `counter`, `epoch-us`, `own-commits` and `snapshots`";
                 return Err(knobs::unknown("maflingo", name, known));
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_a_name_and_a_value() {
+        let mut options = Options::default();
+        for (name, value) in [
+            ("check-every", "7"),
+            ("counter", "shared"),
+            ("epoch-us", "7"),
+            ("own-commits", "no"),
+            ("snapshots", "no"),
+            ("read-own-writes", "no"),
+        ] {
+            options.set(name, value).unwrap();
+            assert!(options.set(name, "?").unwrap_err().contains(name));
+        }
+        assert_eq!((options.check_every, options.counter), (7, Counter::Shared));
+        assert_eq!(options.epoch_interval, Duration::from_micros(7));
+        assert!(!options.own_commits && !options.snapshots && !options.read_own_writes);
+        assert!(options.set("nothing", "1").is_err());
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct ScanBatch {
     entries: Vec<Handle>,
     /// The last key taken, when the batch is full.
     resume: Vec<u8>,
+    /// The memory of the key behind which the batch before has begun.
+    spare: Vec<u8>,
     size: usize,
     full: bool,
 }
@@ -99,7 +101,8 @@ impl MaflingoTransaction<'_> {
         let outcome = loop {
             // The empty key is a key like others.
             let is_resumed = batch.full;
-            let resumed = if is_resumed { std::mem::take(&mut batch.resume) } else { Vec::new() };
+            let spare = std::mem::take(&mut batch.spare);
+            let resumed = if is_resumed { std::mem::replace(&mut batch.resume, spare) } else { spare };
             if is_resumed {
                 match direction {
                     ordered::Direction::Forward => bounds.0 = Bound::Excluded(&resumed[..]),
@@ -122,6 +125,7 @@ impl MaflingoTransaction<'_> {
             }
             let outcome = self.visit_batch(&batch, store.index_ref, range.clone(), visitor);
             bounds = (scan.lower, scan.upper);
+            batch.spare = resumed;
             match outcome {
                 Ok(ControlFlow::Continue(())) if batch.full => size = (size * 4).min(ScanBatch::LARGEST),
                 other => break other.map(|_| ()),

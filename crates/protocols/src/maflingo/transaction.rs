@@ -387,14 +387,15 @@ impl State {
         index_ref: IndexRef,
         range: Range<usize>,
     ) -> Seen {
-        let row = &mut self.buffers.row;
         if let Some(snapshot) = reader.snapshot {
-            return record.read_at(snapshot, range, row);
+            return record.read_at(snapshot, range, &mut self.buffers.row);
         }
-        if let Some(latest) = self.sets.writes.latest(record.into()) {
+        if self.reads_own_writes()
+            && let Some(latest) = self.sets.writes.latest(record.into())
+        {
             return self.read_own(record, latest, range);
         }
-        let seen = record.read(range, row);
+        let seen = record.read(range, &mut self.buffers.row);
         self.sets.reads.push(Read { record: record.into(), tid: seen.tid, index_ref });
         seen
     }

@@ -39,9 +39,20 @@ pub(super) struct State {
     pub(super) pruner: Pruner,
     pub(super) last_tid: Tid,
     pub(super) known: Known,
+    #[cfg(any(test, feature = "ablation"))]
+    reads_own_writes: bool,
 }
 
 impl State {
+    /// Whether reads look for own writes: always, where no laboratory has a say.
+    #[inline(always)]
+    pub(super) fn reads_own_writes(&self) -> bool {
+        #[cfg(any(test, feature = "ablation"))]
+        return self.reads_own_writes;
+        #[cfg(not(any(test, feature = "ablation")))]
+        true
+    }
+
     /// The newest epoch of what was read since there were so many reads.
     pub(super) fn newest_read(&self, since: usize) -> u64 {
         self.sets.reads[since..].iter().map(|read| read.tid.epoch()).max().unwrap_or(0)
@@ -87,6 +98,8 @@ impl MaflingoWorker {
             pruner: Pruner::default(),
             last_tid: Tid::ZERO,
             known: Known::default(),
+            #[cfg(any(test, feature = "ablation"))]
+            reads_own_writes: shared.options.read_own_writes,
         };
         Self { local, state, shared: Arc::clone(shared) }
     }

@@ -21,7 +21,7 @@ pub struct SerialWorker {
     database: Arc<Serial>,
     counters: Registered,
     /// A worker slot: claimed for its number, which the options limit.
-    _slot: Local,
+    slot: Local,
     buffers: Buffers,
 }
 
@@ -48,7 +48,7 @@ impl SerialWorker {
         let slot = database.memory.register().map_err(Error::from)?;
         let counters = database.counters.register();
         let buffers = Buffers { slot: slot.worker_id().position(), ..Buffers::default() };
-        Ok(Self { database: Arc::clone(database), counters, _slot: slot, buffers })
+        Ok(Self { database: Arc::clone(database), counters, slot, buffers })
     }
 }
 
@@ -88,6 +88,10 @@ impl Interactive for SerialWorker {
 
     fn begin(&mut self, mode: Mode) -> Result<SerialTransaction<'_>, Error> {
         self.end_leaked();
+        if self.database.common.memory.pin_workers {
+            // A guard keeps nothing here; with it the worker comes to its thread.
+            drop(self.slot.pin());
+        }
         self.buffers.tables = Some(self.database.take()?);
         debug_assert!(self.buffers.undo.is_empty(), "the transaction before has ended");
         self.buffers.savepoints.clear();

@@ -73,8 +73,6 @@ pub struct Settings {
     pub idle: Option<Idle>,
     /// Transactions a second that all threads together execute at most; 0 stands for as many as they can.
     pub rate: f64,
-    /// Whether each thread is bound to a core.
-    pub pin: bool,
     /// Bytes of memory touched before loading, so that no page fault falls into the measured interval; the papers do so.
     pub prefault_bytes: usize,
     /// The commit that was built, for the report.
@@ -95,7 +93,6 @@ impl Default for Settings {
             open_snapshot: false,
             idle: None,
             rate: 0.0,
-            pin: false,
             prefault_bytes: 0,
             commit: "unknown".to_owned(),
         }
@@ -248,9 +245,6 @@ impl<W: Workload> Stage<'_, W> {
                     // The name tells profilers the run from the loading and the checks.
                     let named = std::thread::Builder::new().name(format!("client-{thread}"));
                     let spawned = named.spawn_scoped(scope, move || {
-                        if settings.pin {
-                            polychron_memory::pin_thread(thread);
-                        }
                         let client = workload.client(settings.seed, thread, threads);
                         let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, isolation);
                         slots.run(thread, client).map_err(|failed| {

@@ -5,7 +5,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
 use polychron_engine::{Becomes, Future, Futures, Interactive, Operations, Protocol, Table, Transaction, drive};
-use polychron_schema::Row;
+use polychron_schema::{Decimal, Row};
 use polychron_sync::thread;
 
 use crate::Setup;
@@ -175,6 +175,53 @@ pub fn choices<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.set_future(&table, 3, Item::VALUE, remainder.equal_to(5).then(twelve / (seven - 7)).otherwise(0) + 1)
     });
     assert_eq!(cause(taken), FutureError::DivisionByZero { left: 12 });
+}
+
+/// A quantity, and what it costs.
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Bill {
+    #[key]
+    id: u64,
+    quantity: u8,
+    price: Decimal<2>,
+    discount: Decimal<4>,
+}
+
+/// Numbers of one type become numbers of another, and products and quotients of decimals are rounded. What does not fit is an error where it is used.
+pub fn conversions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 3), (2, 256)]);
+    let bills = create::<P, Bill>(&database);
+    let mut worker = database.worker().unwrap();
+    let bill = Bill { id: 1, quantity: 1, price: Decimal::from_units(1999), discount: Decimal::from_units(1250) };
+    done(&mut worker, |t| t.insert(&bills, &bill));
+    done(&mut worker, |t| {
+        let (price, discount) = t.future(&bills, 1, (Bill::PRICE, Bill::DISCOUNT))?;
+        let quantity = t.future(&table, 1, Item::VALUE)?;
+        // 3 × 19.99 × 0.88, the last one of 0.875.
+        let total = price * quantity.convert() * (Decimal::from_units(10_000) - discount).convert();
+        let unused: Future<u8> = t.future(&table, 2, Item::VALUE)?.convert();
+        let small = quantity.at_least(256).then(unused).otherwise(quantity.convert::<u8>());
+        t.set_futures(
+            &bills,
+            1,
+            [
+                Bill::PRICE.becomes(total),
+                Bill::QUANTITY.becomes(small),
+                Bill::DISCOUNT.becomes(discount / Decimal::from_units(30_000)),
+            ],
+        )
+    });
+    let (price, discount) = (Decimal::from_units(5277), Decimal::from_units(417));
+    assert_eq!(all(&mut worker, &bills), [Bill { quantity: 3, price, discount, ..bill }]);
+    let refused = run(&mut worker, |t| {
+        let quantity: Future<u8> = t.future(&table, 2, Item::VALUE)?.convert();
+        t.set_future(&bills, 1, Bill::QUANTITY, quantity)
+    });
+    let (from, to) = ("i64".to_owned(), "u8".to_owned());
+    assert_eq!(cause(refused), FutureError::Conversion { value: 256, from, to });
+    let known = run(&mut worker, |t| t.set_future(&bills, 1, Bill::QUANTITY, Future::from(-1_i32).convert()));
+    let (from, to) = ("i32".to_owned(), "u8".to_owned());
+    assert_eq!(cause(known), FutureError::Conversion { value: -1, from, to });
 }
 
 /// A future is its transaction's: of no later one, and of none beside it.

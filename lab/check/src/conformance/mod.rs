@@ -97,7 +97,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
                 memory, deletions_without_any_memory);
-            $crate::conformance!(@group $setup, options: workers, memory, others);
+            $crate::conformance!(@group $setup, options: workers, pinned, memory, others);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
@@ -128,7 +128,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, lasting: others_are_answered);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
-            $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, conversions, foreign);
             $crate::conformance!(@group $setup, future_scopes: of_earlier_transactions, of_outer_and_inner_transactions, in_answers,
                 at_the_end_of_a_thread);
             $crate::conformance!(@group $setup, future_failures: overwritten, undone, answers_behind_a_row_that_went, undone_and_caught, unique_keys, in_order);

@@ -10,9 +10,10 @@ use polychron_engine::submission::Service;
 use polychron_engine::{Declare, Interactive, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_memory::Options;
 
+use super::stress;
 use crate::Setup;
 use crate::rows::Item;
-use crate::setup::{create, run};
+use crate::setup::{create, done, run};
 use crate::watch::watched;
 
 /// Opens a database, or checks what it is refused with.
@@ -93,6 +94,59 @@ fn serves<P: Protocol<Worker: Interactive>>(database: &Arc<P>, may_be_full: bool
         fits(worker.execute(&mut Add(table)).map(|found| assert!(found)));
         run(&mut worker, |t| t.get(&table, 1).map(|row| assert!(row.is_some()))).unwrap();
     }
+}
+
+/// Workers that are pinned serve as others do, on threads of clients and of the service, and are counted where a protocol has memory of its own.
+pub fn pinned<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let mut setup = setup.clone();
+    setup.common.memory.pin_workers = true;
+    let measures_memory = setup.measures_memory;
+    watched(move |_| {
+        let database = setup.open();
+        let pinned = |database: &Arc<P>| {
+            let memory = database.statistics().memory.expect("it has memory");
+            memory.nodes.iter().map(|node| node.pinned_workers).sum::<usize>()
+        };
+        assert_eq!(pinned(&database), 0);
+        let table = create(&database);
+        std::thread::scope(|scope| {
+            for id in 0..3 {
+                let (database, table) = (&database, &table);
+                scope.spawn(move || {
+                    let mut worker = database.worker().unwrap();
+                    done(&mut worker, |t| t.insert(table, &Item { id, value: 0 }));
+                    assert!(!measures_memory || pinned(database) > 0 || cfg!(not(target_os = "linux")));
+                });
+            }
+        });
+        let options = Submissions { threads: 2, ..Submissions::default() };
+        let service = Service::start(&database, &options, Arc::new(SystemClock::new()), || database.worker()).unwrap();
+        let submissions: Vec<_> = (0..20).map(|_| service.submit(Add(table))).collect();
+        submissions.into_iter().for_each(|submission| assert!(submission.wait().unwrap()));
+        drop(service);
+        let added = done(&mut database.worker().unwrap(), |t| Ok(t.get(&table, 1)?.map(|row| row.value())));
+        assert_eq!(added, Some(20));
+    });
+}
+
+/// A transaction that has written a row and reads it finds what was there before, where the look for own writes is left out; those that read no own writes
+/// are none the worse.
+pub fn without_own_writes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let table = create(&database);
+    let mut worker = database.worker().unwrap();
+    let mut put = |value| {
+        done(&mut worker, |t| {
+            t.upsert(&table, &Item { id: 1, value })?;
+            let scanned = t.scan(&table, ..).count()?;
+            Ok((t.get(&table, 1)?.map(|row| row.value()), scanned))
+        })
+    };
+    assert_eq!(put(1), (None, 0));
+    assert_eq!(put(2), (Some(1), 1));
+    assert_eq!(put(3), (Some(2), 1));
+    stress::bank(setup);
+    stress::counters(setup);
 }
 
 /// Limits and sizes of memory.
