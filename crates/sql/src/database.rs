@@ -262,10 +262,9 @@ impl<P: Protocol> SqlDatabase<P> {
         }
         let describing = self.describing.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have given a table an index, or a table of the engine with one, since it was described anew.
-        for (name, object) in changes_now.iter_mut().filter(|(name, _)| !name.is_temporary()) {
+        for object in changes_now.values_mut() {
             let table = object.as_ref().and_then(Object::table).filter(|table| !made.contains(&table.id));
             if let Some(now) = table.and_then(|table| self.as_it_is(table)) {
-                debug_assert_eq!(now.name, *name);
                 *object = Some(Object::Table(now.into()));
             }
         }
@@ -367,8 +366,12 @@ impl<P: Protocol> SqlDatabase<P> {
     }
 
     /// A table with the engine's part as it is now; nothing, if that cannot be found, or does not fit what is said of it.
-    fn as_it_is(&self, table: &Table) -> Option<Table> {
-        let now = self.of_engine(table.engine.as_deref().unwrap_or(table.name.key()), true).ok()??;
+    pub(crate) fn as_it_is(&self, table: &Table) -> Option<Table> {
+        if table.name.is_temporary() {
+            return None;
+        }
+        let found = |name: &str| self.of_engine(name, true).ok().flatten();
+        let now = table.engine.as_deref().and_then(found).or_else(|| found(table.name.key()))?;
         let fits = definitions::fits(&table.description, &now);
         fits.then(|| {
             let now = now.described(&table.name, table.description.clone(), table.row_numbers_from.clone());

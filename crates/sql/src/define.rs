@@ -19,7 +19,7 @@ use crate::outcome::{Notice, Outcome};
 use crate::plan::{OnConflict, Plan};
 use crate::procedures;
 use crate::sequences::Drawn;
-use crate::session::{Expected, Then};
+use crate::session::{Expected, Script, Then};
 use crate::statement::{Action, Definition, NewObject, Source, Statement};
 use crate::types::Type;
 
@@ -94,6 +94,15 @@ impl<P: Protocol> Connection<P> {
             }
             closed.append(&mut new);
             self.database.close(&closed, &self.slot, self.lock_timeout)?;
+            // Others may have made indexes of what the transaction has only described anew.
+            if let Some(Script { made, changes, .. }) = self.session.script() {
+                for object in changes.values_mut() {
+                    let table = object.as_ref().and_then(Object::table).filter(|table| !made.contains(&table.id));
+                    if let Some(now) = table.and_then(|table| self.database.as_it_is(table)) {
+                        *object = Some(Object::Table(now.into()));
+                    }
+                }
+            }
             match self.bound(statement, &[])?.action {
                 Action::Define(again) => definition = *again,
                 // What was to be dropped has gone, and may be missing.

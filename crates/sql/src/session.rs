@@ -54,8 +54,9 @@ use modes::View;
 pub(crate) use parking::PARK_AFTER;
 use parking::Parker;
 pub use parking::{KeptBecause, Parking};
+use script::Mark;
+pub(crate) use script::Script;
 pub(crate) use script::Sum;
-use script::{Mark, Script};
 pub(crate) use whole::{Expected, Then};
 
 /// Where a transaction that ends leaves the worker.
