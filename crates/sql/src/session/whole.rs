@@ -44,7 +44,9 @@ pub(crate) enum Then {
 
 /// What the text must be that an answer begins with.
 #[derive(Clone)]
-pub(crate) struct Expected(pub(crate) Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>);
+pub(crate) struct Expected(pub(crate) Arc<IsExpected>);
+
+type IsExpected = dyn Fn(Option<&str>) -> bool + Send + Sync;
 
 impl std::fmt::Debug for Expected {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
