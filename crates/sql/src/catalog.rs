@@ -1,5 +1,6 @@
 //! The tables that statements are bound to.
 
+mod foreign_key;
 mod owners;
 mod shared;
 
@@ -20,6 +21,8 @@ use crate::roles::{Access, Grant, Role, SharedAccess};
 use crate::sequences::{Sequence, SequenceDefinition};
 pub(crate) use crate::temporary::OnCommit;
 use crate::types::{Bound, ColumnType, Type};
+
+pub(crate) use foreign_key::{ForeignAction, ForeignKey};
 
 /// What SQL knows of a table, and the engine does not: `definitions` keeps it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -63,30 +66,6 @@ pub(crate) struct Description {
     /// Whose it is, and who may do what with it.
     #[serde(default, skip_serializing_if = "Access::is_default")]
     pub(crate) access: Access,
-}
-
-/// A foreign key. Columns are named as in the tables' descriptions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ForeignKey {
-    pub(crate) name: String,
-    pub(crate) columns: Vec<String>,
-    pub(crate) parent: Name,
-    /// A key of the parent.
-    pub(crate) parents: Vec<String>,
-    pub(crate) on_delete: ForeignAction,
-    pub(crate) on_update: ForeignAction,
-    pub(crate) deferrable: bool,
-    pub(crate) deferred: bool,
-}
-
-/// What becomes of children whose parent goes, or gets another key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ForeignAction {
-    NoAction,
-    Restrict,
-    Cascade,
-    SetNull,
-    SetDefault,
 }
 
 /// Which values an identity column takes.

@@ -7,6 +7,7 @@
 mod drawing;
 mod ending;
 mod planned;
+mod questions;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -16,7 +17,6 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::advisory::Own;
-use crate::asked::Asked;
 use crate::catalog::{ForeignKey, Source};
 use crate::error::{SqlError, SqlState};
 use crate::exec::foreign_keys::Check;
@@ -28,6 +28,7 @@ use crate::steps::Step;
 use crate::types::Type;
 
 pub(crate) use drawing::Drawing;
+pub(crate) use questions::{Draw, Shown};
 
 /// Numbers that the database is asked for at once.
 pub(crate) const BLOCK: i128 = 4096;
@@ -591,41 +592,5 @@ impl Drawn {
         inner.given_rows.values_mut().for_each(|(_, again)| *again = 0);
         inner.postponed.clear();
         inner.deferred.clear();
-    }
-}
-
-/// A part of the row that a sequence is in FROM.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown {
-    LastValue,
-    IsCalled,
-}
-
-/// What is asked of sequences.
-#[derive(Debug)]
-pub(crate) enum Draw {
-    Next(Arc<Sequence>),
-    /// The number of a row.
-    Row(Arc<Sequence>),
-    Current(Arc<Sequence>),
-    Last,
-    Set(Arc<Sequence>),
-    Shown(Arc<Sequence>, Shown),
-    /// Something else that is the session's.
-    Asked(Asked),
-}
-
-impl Draw {
-    /// The function that asks.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Next(_) | Self::Row(_) => "nextval",
-            Self::Current(_) => "currval",
-            Self::Last => "lastval",
-            Self::Set(_) => "setval",
-            Self::Shown(_, Shown::LastValue) => "last_value",
-            Self::Shown(_, Shown::IsCalled) => "is_called",
-            Self::Asked(asked) => asked.name(),
-        }
     }
 }

@@ -200,13 +200,7 @@ impl Binder<'_> {
                 let (parts, of) = self.alike(if is_greatest { "GREATEST" } else { "LEAST" }, arguments)?;
                 Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
             }
-            "nullif" if arguments.len() == 2 => {
-                let of = arguments[0].of;
-                let mut sides = self.compared("=", arguments)?.1.into_vec();
-                let (second, first) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
-                let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
-                Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
-            }
+            "nullif" if arguments.len() == 2 => self.null_if(arguments),
             "concat" | "concat_ws" | "format" => self.of_texts(name, arguments),
             "array_to_string"
                 if arguments.first().is_some_and(|it| it.base().element().is_some_and(|it| it != Type::Text)) =>
@@ -259,6 +253,14 @@ impl Binder<'_> {
                 None => self.call(name, arguments),
             },
         }
+    }
+
+    fn null_if(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let of = arguments[0].of;
+        let mut sides = self.compared("=", arguments)?.1.into_vec();
+        let (second, first) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
+        let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
+        Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
     }
 
     /// What the clock says, as the standard names it.
