@@ -40,7 +40,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     pub tls_client_roots: Option<PathBuf>,
 
-    /// Read settings, and the rules that say who may come from where ([[rule]]), from this file; SIGHUP has it read again [default: polychron.toml beside the database's directory, if it is there]
+    /// Read settings, and the rules that say who may come from where, from this file; SIGHUP has it read again [default: polychron.toml beside the database's directory, if it is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
