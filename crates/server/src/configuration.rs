@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,9 +12,7 @@ use polychron_sql::{Configuration, ConfigurationFiles, Origin, SETTINGS, Scope, 
 use toml::Value;
 
 use crate::error::ServerError;
-
-/// The longest file, in bytes.
-const LONGEST: u64 = 1 << 20;
+use crate::files::{LONGEST, contents};
 
 /// What the names of variables of the environment begin with; the name of a setting follows, in capital letters.
 pub const PREFIX: &str = "POLYCHRON_";
@@ -153,15 +151,11 @@ fn wrong(path: &Path, what: impl fmt::Display) -> ServerError {
 
 /// The tables of a file; none, where it is missing and need not be there.
 fn read_table(path: &Path, has_to_be: bool) -> Result<toml::Table, ServerError> {
-    let mut text = String::new();
-    match File::open(path) {
+    let bytes = match contents(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !has_to_be => return Ok(toml::Table::new()),
-        opened => opened.and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)),
-    }
-    .map_err(|error| wrong(path, error))?;
-    if text.len() as u64 > LONGEST {
-        return Err(wrong(path, format!("it has more than {LONGEST} bytes")));
-    }
+        read => read.map_err(|error| wrong(path, error))?,
+    };
+    let text = String::from_utf8(bytes).map_err(|_| wrong(path, "stream did not contain valid UTF-8"))?;
     text.parse().map_err(|error: toml::de::Error| wrong(path, error.to_string().trim_end()))
 }
 

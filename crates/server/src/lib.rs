@@ -10,6 +10,7 @@ mod credentials;
 mod error;
 mod extended;
 mod failures;
+mod files;
 mod frames;
 mod listen;
 mod messages;

@@ -16,6 +16,7 @@ use rustls::server::{NoServerSessionStorage, ServerConnection, WebPkiClientVerif
 use rustls::{RootCertStore, ServerConfig, crypto};
 
 use crate::error::ServerError;
+use crate::files::contents;
 use crate::x509;
 
 /// The protocol's name in the negotiation of TLS.
@@ -44,14 +45,17 @@ impl Certificate {
     fn read(files: &TlsFiles) -> Result<Self, ServerError> {
         let wrong = |path: &Path, what: &dyn std::fmt::Display| ServerError::Tls(path.to_owned(), what.to_string());
         let of_certificate = |what: &dyn std::fmt::Display| wrong(&files.certificate, what);
-        let all = CertificateDer::pem_file_iter(&files.certificate).map_err(|error| of_certificate(&error))?;
-        let all = all.collect::<Result<Vec<_>, _>>().map_err(|error| of_certificate(&error))?;
+        let bytes = contents(&files.certificate).map_err(|error| of_certificate(&error))?;
+        let all = CertificateDer::pem_slice_iter(&bytes)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| of_certificate(&error))?;
         let first = all.first().ok_or_else(|| of_certificate(&"there is no certificate in it"))?;
         let end_point = x509::end_point(first).map(Arc::from);
         if let Some(what) = is_readable_by_others(&files.key).map_err(|error| wrong(&files.key, &error))? {
             return Err(wrong(&files.key, &what));
         }
-        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, &error))?;
+        let bytes = contents(&files.key).map_err(|error| wrong(&files.key, &error))?;
+        let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(&files.key, &error))?;
         let provider = Arc::new(crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| of_certificate(&error))?;
@@ -71,7 +75,7 @@ impl Certificate {
 /// What verifies the certificates of clients that show one.
 fn verifier(roots: &Path) -> Result<Arc<dyn ClientCertVerifier>, Box<dyn std::error::Error>> {
     let mut store = RootCertStore::empty();
-    for root in CertificateDer::pem_file_iter(roots)? {
+    for root in CertificateDer::pem_slice_iter(&contents(roots)?) {
         store.add(root?)?;
     }
     let provider = Arc::new(crypto::ring::default_provider());

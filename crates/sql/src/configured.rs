@@ -232,6 +232,11 @@ impl<P: Protocol> Connection<P> {
         let Some(name) = &change.name else { return files.alter(None, None) };
         let default = Setting::find(name).map_or("", |setting| setting.default);
         let (name, value) = said(name, change.value.as_deref().unwrap_or(default))?;
+        // Who may come in without a password, and in plain text, is not for statements to say.
+        if ["trust", "plain_text_on_the_network"].contains(&name.as_str()) && change.value.is_some() {
+            let message = format!("parameter \"{name}\" cannot be changed by ALTER SYSTEM");
+            return Err(SqlError::new(SqlState::CANNOT_CHANGE, message));
+        }
         files.alter(Some(&name), change.value.is_some().then_some(&value))
     }
 

@@ -227,7 +227,6 @@ impl<P: Protocol> SqlDatabase<P> {
         let storage = self.protocol.storage();
         let present = |id: TableId| changes.values().flatten().filter_map(Object::table).find(move |it| it.id == id);
         let is_temporary = |id: TableId| present(id).is_some_and(|table| table.name.is_temporary());
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id) || is_temporary(*id));
         let (mut changes_now, mut moved, mut replaces) = (changes.clone(), Vec::new(), false);
         // A name that was changed behind a savepoint alone, and is not among the changes any longer, stands for what it did before.
         let changed = before.iter().filter(|(name, _)| changes.contains_key(*name));
@@ -254,7 +253,7 @@ impl<P: Protocol> SqlDatabase<P> {
             let description = Description { engine: None, ..table.description.clone() };
             let written = Definitions::make(&self.protocol).and_then(|definitions| {
                 definitions.write(&table.name, &Kept::Table(description.clone()))?;
-                self.load(&table.name, Kept::Table(description))
+                self.load_own(&table.name, Kept::Table(description), true)
             });
             if let Ok(Some(object)) = written {
                 changes_now.insert(table.name.clone(), Some(object));
@@ -278,6 +277,8 @@ impl<P: Protocol> SqlDatabase<P> {
         for id in made.iter().filter(|id| present(**id).is_none()) {
             let _ = storage.drop_table(*id);
         }
+        // Until here the engine may have them under names that they are not to keep.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !made.contains(id) || is_temporary(*id));
     }
 
     /// Drops temporary objects, which one session alone knows.
@@ -313,15 +314,19 @@ impl<P: Protocol> SqlDatabase<P> {
         if !is_own && self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&id) {
             return Ok(None);
         }
-        let definition = storage.definition(id).map_err(SqlError::of_engine)?;
-        let mut ids = Vec::new();
-        for index in &definition.indexes {
-            // One that is dropped at this time is not among them, and neither is its definition.
-            let Some(found) = storage.find_index(id, &index.name).map_err(SqlError::of_engine)? else {
-                return self.of_engine(name, is_own);
-            };
-            ids.push(found);
-        }
+        let found = storage.definition(id).and_then(|definition| {
+            let ids = definition.indexes.iter().map(|index| storage.find_index(id, &index.name));
+            let ids = ids.collect::<Result<Option<Vec<_>>, _>>()?;
+            Ok((definition, ids))
+        });
+        let (definition, ids) = match found {
+            Ok((definition, Some(ids))) => (definition, ids),
+            // An index that is dropped at this time is not among them, and neither is its definition.
+            Ok(_) => return self.of_engine(name, is_own),
+            // The table is dropped at this time, or replaced.
+            Err(_) if storage.find_table(name) != Some(id) => return self.of_engine(name, is_own),
+            Err(error) => return Err(SqlError::of_engine(error)),
+        };
         Table::of_engine(id, &definition, &ids).map(Some)
     }
 
@@ -348,6 +353,11 @@ impl<P: Protocol> SqlDatabase<P> {
 
     /// What a row of the definitions stands for: nothing, if it does not fit the table that is there.
     pub(crate) fn load(&self, name: &Name, kept: Kept) -> Result<Option<Object>, SqlError> {
+        self.load_own(name, kept, false)
+    }
+
+    /// The same, where the table may be one that the transaction has made which asks.
+    fn load_own(&self, name: &Name, kept: Kept, is_own: bool) -> Result<Option<Object>, SqlError> {
         let description = match kept {
             Kept::Other(Other::Sequence(definition)) => {
                 return Ok(Some(Object::Sequence(self.new_sequence(name, definition))));
@@ -360,7 +370,7 @@ impl<P: Protocol> SqlDatabase<P> {
             Kept::Table(description) => description,
         };
         let named = description.engine.as_deref().map_or(Ok(None), |engine| self.of_engine(engine, true))?;
-        let table = named.map_or_else(|| self.of_engine(name.key(), false), |table| Ok(Some(table)))?;
+        let table = named.map_or_else(|| self.of_engine(name.key(), is_own), |table| Ok(Some(table)))?;
         let table = table.filter(|table| definitions::fits(&description, table));
         Ok(table.map(|table| Object::Table(self.describe(name, table, description).into())))
     }
@@ -443,10 +453,18 @@ impl<P: Protocol> Source for SqlDatabase<P> {
             }
             let Some(object) = self.stored(name)? else { return Ok(None) };
             let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-            // Who commits a definition notes it as pending before, and publishes it first of all behind. Otherwise what was read may be over.
-            if catalog.definitions != before || self.pending().contains_key(name) {
+            // Who commits a definition notes it as pending before, and publishes it behind. Otherwise what was read may be over.
+            let pending = self.pending();
+            if catalog.definitions != before || pending.contains_key(name) {
                 continue;
             }
+            // A table of the engine that had another name in SQL until then: its definition has gone, and it goes next.
+            let is_table =
+                |before: &Object| before.table().zip(object.table()).is_some_and(|(it, own)| it.id == own.id);
+            if pending.values().flatten().any(is_table) {
+                return Ok(None);
+            }
+            drop(pending);
             // What is known stays: a sequence has numbers that are its own.
             if let Some(known) = catalog.known(name) {
                 return Ok(Some(known));

@@ -397,7 +397,9 @@ impl<P: Protocol> Connection<P> {
             self.database.leave(&self.slot);
             self.act_on_commit();
         } else if self.session.is_lost() {
+            // It has nothing that others would have to wait for.
             self.session.drawn().end();
+            self.database.leave(&self.slot);
         }
     }
 }

@@ -213,14 +213,26 @@ impl<P: Protocol> Connection<P> {
             return Ok(());
         }
         let (slot, zone) = (self.slot.clone(), &self.zone);
-        self.session.unpark(&slot, zone)
+        let gone_on = self.session.unpark(&slot, zone);
+        // A commit that fails ends the transaction.
+        if gone_on.is_err()
+            && self.session.is_lost()
+            && begins_with(text, |it| matches!(it, ast::Statement::Commit { .. }))
+        {
+            self.session.roll_back();
+            self.finish_definitions();
+        }
+        gone_on
     }
 }
 
 /// Whether a text begins with a rollback of the transaction.
 fn rolls_back(text: &str) -> bool {
-    let commands = parse::commands(text).unwrap_or_default();
-    matches!(commands.first(), Some(Command::Sql(ast::Statement::Rollback { savepoint: None, .. })))
+    begins_with(text, |it| matches!(it, ast::Statement::Rollback { savepoint: None, .. }))
+}
+
+fn begins_with(text: &str, is_it: impl Fn(&ast::Statement) -> bool) -> bool {
+    matches!(parse::commands(text).unwrap_or_default().first(), Some(Command::Sql(statement)) if is_it(statement))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::{all, connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
@@ -154,4 +156,50 @@ fn what_was_told_of_a_table_stays() {
     sessions_change_one_table::<Maflingo>();
     sessions_change_one_table::<Hyper>();
     sessions_change_one_table::<Locking>();
+}
+
+/// One session alters and renames a table all the time, and others list what there is.
+fn listings_beside_definitions<P: Protocol<Worker: Interactive>>() {
+    let database = database::<P>();
+    all(&mut connect(&database), &["CREATE TABLE w (id int PRIMARY KEY, a int)", "INSERT INTO w VALUES (1, 1)"]);
+    let has_ended = AtomicBool::new(false);
+    let list = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1";
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut session = connect(&database);
+                while !has_ended.load(Ordering::Relaxed) {
+                    match run(&mut session, list) {
+                        Ok(names) => assert!(["", "w", "x", "w\nx"].contains(&&*names), "{}: {names}", P::NAME),
+                        Err(error) => assert_eq!(error.state().code(), "40001", "{}: {error}", P::NAME),
+                    }
+                }
+            });
+        }
+        let mut session = connect(&database);
+        for _ in 0..40 {
+            for text in [
+                "ALTER TABLE w ADD d int NOT NULL DEFAULT 7",
+                "ALTER TABLE w RENAME TO x",
+                "ALTER TABLE x RENAME TO w",
+                "ALTER TABLE w DROP d",
+            ] {
+                while let Err(error) = run(&mut session, text) {
+                    assert_eq!(error.state().code(), "40001", "{}: {text}: {error}", P::NAME);
+                }
+            }
+        }
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    let mut session = connect(&database);
+    assert_eq!(run(&mut session, list).unwrap(), "w", "{}", P::NAME);
+    let columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'w'";
+    assert_eq!(run(&mut session, columns).unwrap(), "id\na", "{}", P::NAME);
+}
+
+#[test]
+fn what_is_only_on_its_way_is_not_listed() {
+    listings_beside_definitions::<Cicada>();
+    listings_beside_definitions::<Maflingo>();
+    listings_beside_definitions::<Hyper>();
 }

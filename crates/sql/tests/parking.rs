@@ -344,3 +344,26 @@ fn the_time_is_a_setting() {
     assert_eq!(run(&mut one, "SHOW park_after").unwrap(), "100ms");
     assert_eq!(code(&mut one, "SET park_after = 'soon'"), Some("22023"));
 }
+
+/// A commit that finds something else ends its transaction, parked or not, and a transaction that has failed has no table that others would wait for.
+fn what_has_failed_holds_nothing<P: Protocol<Worker: Interactive>>() {
+    let [mut one, mut other] = connections::<P>(Common::default());
+    all(&mut one, &["BEGIN", "SELECT v FROM t WHERE id = 1", "UPDATE t SET v = 5 WHERE id = 1"]);
+    park(&mut one);
+    all(&mut other, &["UPDATE t SET v = v + 1 WHERE id = 1"]);
+    assert_eq!(code(&mut one, "COMMIT"), Some("40001"), "{}", P::NAME);
+    assert_eq!(run(&mut one, "SELECT v FROM t WHERE id = 1").unwrap(), "11", "{}", P::NAME);
+    all(&mut one, &["BEGIN", "SELECT * FROM t"]);
+    assert_eq!(code(&mut one, "SELECT 1 / 0"), Some("22012"), "{}", P::NAME);
+    all(&mut other, &["SET lock_timeout = 1", "ALTER TABLE t ADD z int"]);
+    assert_eq!(code(&mut one, "SELECT 1"), Some("25P02"), "{}", P::NAME);
+    all(&mut one, &["ROLLBACK", "SELECT z FROM t"]);
+}
+
+#[test]
+fn failed_transactions_hold_nothing() {
+    what_has_failed_holds_nothing::<Cicada>();
+    what_has_failed_holds_nothing::<Maflingo>();
+    what_has_failed_holds_nothing::<Hyper>();
+    what_has_failed_holds_nothing::<Locking>();
+}

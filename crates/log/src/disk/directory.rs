@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use polychron_sync::Process;
@@ -12,6 +12,14 @@ use super::{Access, BLOCK, Buffer, Cause, Disk, DiskFile, Entry};
 
 /// How much is zeroed by one write when a file is made.
 const ZEROED_AT_ONCE: usize = 1 << 20;
+
+/// What is there is its account's alone: rows, and what passwords are verified with.
+const OWN_FILE: u32 = 0o600;
+const OWN_DIRECTORY: u32 = 0o700;
+
+fn create_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(OWN_DIRECTORY).create(path)
+}
 
 /// A directory of the file system.
 #[derive(Clone, Debug)]
@@ -28,7 +36,7 @@ impl Directory {
     /// The system's error.
     pub fn create_or_open(path: &Path) -> Result<Self, Cause> {
         check(path)?;
-        match fs::create_dir(path) {
+        match create_directory(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Cause::NoParent),
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
             // Where it exists, another process may have made it and ended before this sync.
@@ -88,7 +96,6 @@ impl Directory {
 
     /// Opens a file that exists, past the cache if that is wanted and possible.
     fn open_file(&self, path: &Path, access: Access) -> Result<File, Cause> {
-        use std::os::unix::fs::OpenOptionsExt as _;
         let mut options = OpenOptions::new();
         // Nobody waits for the other end of what is a pipe.
         let at_once = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -131,7 +138,7 @@ impl Disk for Directory {
 
     fn create(&self, path: &str, bytes: u64) -> Result<DirectoryFile, Cause> {
         let path = self.at(path);
-        OpenOptions::new().write(true).create_new(true).open(&path)?;
+        OpenOptions::new().write(true).create_new(true).mode(OWN_FILE).open(&path)?;
         self.fill(&path, bytes).inspect_err(|_| {
             // A file that cannot be removed either is left, as is said.
             let _ = fs::remove_file(&path);
@@ -171,7 +178,7 @@ impl Disk for Directory {
     }
 
     fn create_directory(&self, path: &str) -> Result<(), Cause> {
-        Ok(fs::create_dir(self.at(path))?)
+        Ok(create_directory(&self.at(path))?)
     }
 
     fn remove_directory(&self, path: &str) -> Result<(), Cause> {
@@ -190,7 +197,8 @@ impl Disk for Directory {
 
     fn lock(&self) -> Result<DirectoryLock, Cause> {
         let path = self.root.join(LOCK);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(OWN_FILE).open(path)?;
         file.try_lock().map_err(|error| refused(error, &file))?;
         // For others to see. Nothing depends on it, so it is not synced.
         file.set_len(0)?;

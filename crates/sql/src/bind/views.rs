@@ -149,7 +149,6 @@ impl Binder<'_> {
             Some(Object::Table(table)) => {
                 let mut description = definition.described(&table);
                 change(&mut description.views);
-                definition.closes.push(table.id);
                 definition.set_object(name, Some(NewObject::Table(table, description)));
             }
             Some(Object::View(view)) => {

@@ -6,7 +6,9 @@ use crate::context::{Context, now};
 use crate::datum::{Datum, Interval};
 use crate::error::{SqlError, SqlState};
 use crate::tape::volatile;
-use crate::text::{DAY, Zone, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
+use crate::text::{
+    DATES, DAY, TIMESTAMPS, Zone, civil_from_days, days_from_civil, days_of_month, from_local, to_local,
+};
 
 fn timestamp(datum: Datum<'_>) -> i64 {
     if let Datum::Timestamp(micros) = datum { micros } else { unreachable!("a timestamp") }
@@ -63,13 +65,18 @@ fn age(later: i64, earlier: i64) -> Result<Interval, SqlError> {
     Ok(Interval { months: (sign * months) as i32, days: (sign * days) as i32, micros: sign * micros })
 }
 
+/// The years of dates; those before Christ are negative.
+const YEARS: std::ops::RangeInclusive<i64> = -4714..=5_874_897;
+
 fn date_of(year: i64, month: i64, day: i64) -> Result<i64, SqlError> {
     let bad = || field_overflow(format!("date field value out of range: {year}-{month:02}-{day:02}"));
     let own = if year < 0 { year + 1 } else { year };
     let is_right = year != 0
+        && YEARS.contains(&year)
         && (1..=12).contains(&month)
         && (1..=i64::from(days_of_month(own, month.clamp(1, 12) as u32))).contains(&day);
-    if is_right { Ok(days_from_civil(own, month as u32, day as u32)) } else { Err(bad()) }
+    let days = is_right.then(|| days_from_civil(own, month as u32, day as u32));
+    days.filter(|days| DATES.contains(days)).ok_or_else(bad)
 }
 
 fn time_of(hour: i64, minute: i64, second: f64) -> Result<i64, SqlError> {
@@ -81,15 +88,28 @@ fn time_of(hour: i64, minute: i64, second: f64) -> Result<i64, SqlError> {
     if is_right { Ok(all) } else { Err(bad()) }
 }
 
+/// The timestamp of a day and what has passed of it.
+fn moment(days: i64, micros: i64) -> Result<i64, SqlError> {
+    let moment = days.checked_mul(DAY).and_then(|midnight| midnight.checked_add(micros));
+    moment.filter(|it| TIMESTAMPS.contains(it)).ok_or_else(|| field_overflow("timestamp out of range".to_owned()))
+}
+
 /// Days of thirty for each month, and hours of a day.
-fn justified(span: Interval, months: bool, hours: bool) -> Interval {
+fn justified(span: Interval, months: bool, hours: bool) -> Result<Interval, SqlError> {
     let mut it = span;
+    let out = || field_overflow("interval out of range".to_owned());
+    // Whole months first, so that days of hours find room.
+    if months {
+        it.months = it.months.checked_add(it.days / 30).ok_or_else(out)?;
+        it.days %= 30;
+    }
     if hours {
-        it.days += (it.micros / DAY) as i32;
+        let days = i32::try_from(it.micros / DAY).map_err(|_| out())?;
+        it.days = it.days.checked_add(days).ok_or_else(out)?;
         it.micros %= DAY;
     }
     if months {
-        it.months += it.days / 30;
+        it.months = it.months.checked_add(it.days / 30).ok_or_else(out)?;
         it.days %= 30;
     }
     if months && it.months > 0 && (it.days < 0 || it.days == 0 && it.micros < 0) {
@@ -102,7 +122,7 @@ fn justified(span: Interval, months: bool, hours: bool) -> Interval {
     } else if hours && it.days < 0 && it.micros > 0 {
         (it.micros, it.days) = (it.micros - DAY, it.days + 1);
     }
-    it
+    Ok(it)
 }
 
 const MONTHS: [&str; 12] = [
@@ -368,7 +388,7 @@ impl Fields {
             Some(number) => date_of(self.year, 1, 1).map_err(out)? + number - 1,
             None => date_of(self.year, self.month, self.day).map_err(out)?,
         };
-        Ok(days * DAY + time_of(self.hour, self.minute, self.second as f64).map_err(out)? + self.micros)
+        moment(days, time_of(self.hour, self.minute, self.second as f64).map_err(out)? + self.micros).map_err(out)
     }
 }
 
@@ -425,19 +445,21 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "make_interval"() -> Interval = |_, _| Ok(Datum::Interval(Interval::default()));
     "make_timestamp"(Int4, Int4, Int4, Int4, Int4, Float8) -> Timestamp = |it, _| {
         let days = date_of(int(it[0]), int(it[1]), int(it[2]))?;
-        Ok(Datum::Timestamp(days * DAY + time_of(int(it[3]), int(it[4]), float(it[5]))?))
+        moment(days, time_of(int(it[3]), int(it[4]), float(it[5]))?).map(Datum::Timestamp)
     };
     "make_timestamptz"(Int4, Int4, Int4, Int4, Int4, Float8) -> Timestamptz = |it, context| {
         let days = date_of(int(it[0]), int(it[1]), int(it[2]))?;
-        let local = days * DAY + time_of(int(it[3]), int(it[4]), float(it[5]))?;
+        let local = moment(days, time_of(int(it[3]), int(it[4]), float(it[5]))?)?;
         Ok(Datum::Timestamp(from_local(local, context.zone)))
     };
     "justify_days"(Interval) -> Interval = |it, _| {
         let span = span(it[0]);
-        Ok(Datum::Interval(Interval { months: span.months + span.days / 30, days: span.days % 30, ..span }))
+        let months = span.months.checked_add(span.days / 30);
+        let months = months.ok_or_else(|| field_overflow("interval out of range".to_owned()))?;
+        Ok(Datum::Interval(Interval { months, days: span.days % 30, ..span }))
     };
-    "justify_hours"(Interval) -> Interval = |it, _| Ok(Datum::Interval(justified(span(it[0]), false, true)));
-    "justify_interval"(Interval) -> Interval = |it, _| Ok(Datum::Interval(justified(span(it[0]), true, true)));
+    "justify_hours"(Interval) -> Interval = |it, _| justified(span(it[0]), false, true).map(Datum::Interval);
+    "justify_interval"(Interval) -> Interval = |it, _| justified(span(it[0]), true, true).map(Datum::Interval);
     "isfinite"(Timestamp) -> Bool = |it, _| Ok(Datum::Bool(!is_infinite(timestamp(it[0]))));
     "isfinite"(Timestamptz) -> Bool = |it, _| Ok(Datum::Bool(!is_infinite(timestamp(it[0]))));
     "isfinite"(Date) -> Bool = |it, _| Ok(Datum::Bool(!matches!(it[0], Datum::Date(i32::MIN | i32::MAX))));
