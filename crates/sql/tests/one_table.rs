@@ -2,12 +2,11 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use common::{all, connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
 use polychron_sql::{Connection, SqlError};
+use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// What a client makes and takes away again: the statements, and what counts them.
 const KINDS: [[&str; 3]; 6] = [

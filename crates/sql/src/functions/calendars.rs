@@ -89,9 +89,9 @@ fn time_of(hour: i64, minute: i64, second: f64) -> Result<i64, SqlError> {
 }
 
 /// The timestamp of a day and what has passed of it.
-fn moment(days: i64, micros: i64) -> Result<i64, SqlError> {
-    let moment = days.checked_mul(DAY).and_then(|midnight| midnight.checked_add(micros));
-    moment.filter(|it| TIMESTAMPS.contains(it)).ok_or_else(|| field_overflow("timestamp out of range".to_owned()))
+fn on_day(days: i64, micros: i64) -> Result<i64, SqlError> {
+    let on_day = days.checked_mul(DAY).and_then(|midnight| midnight.checked_add(micros));
+    on_day.filter(|it| TIMESTAMPS.contains(it)).ok_or_else(|| field_overflow("timestamp out of range".to_owned()))
 }
 
 /// Days of thirty for each month, and hours of a day.
@@ -388,7 +388,7 @@ impl Fields {
             Some(number) => date_of(self.year, 1, 1).map_err(out)? + number - 1,
             None => date_of(self.year, self.month, self.day).map_err(out)?,
         };
-        moment(days, time_of(self.hour, self.minute, self.second as f64).map_err(out)? + self.micros).map_err(out)
+        on_day(days, time_of(self.hour, self.minute, self.second as f64).map_err(out)? + self.micros).map_err(out)
     }
 }
 
@@ -445,11 +445,11 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "make_interval"() -> Interval = |_, _| Ok(Datum::Interval(Interval::default()));
     "make_timestamp"(Int4, Int4, Int4, Int4, Int4, Float8) -> Timestamp = |it, _| {
         let days = date_of(int(it[0]), int(it[1]), int(it[2]))?;
-        moment(days, time_of(int(it[3]), int(it[4]), float(it[5]))?).map(Datum::Timestamp)
+        on_day(days, time_of(int(it[3]), int(it[4]), float(it[5]))?).map(Datum::Timestamp)
     };
     "make_timestamptz"(Int4, Int4, Int4, Int4, Int4, Float8) -> Timestamptz = |it, context| {
         let days = date_of(int(it[0]), int(it[1]), int(it[2]))?;
-        let local = moment(days, time_of(int(it[3]), int(it[4]), float(it[5]))?)?;
+        let local = on_day(days, time_of(int(it[3]), int(it[4]), float(it[5]))?)?;
         Ok(Datum::Timestamp(from_local(local, context.zone)))
     };
     "justify_days"(Interval) -> Interval = |it, _| {
