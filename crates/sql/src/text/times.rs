@@ -52,6 +52,9 @@ impl Zone {
         if let Some(hours) = hours {
             return Self::ahead((hours * 3600.0).trunc() as i64);
         }
+        if let Some(zone) = Self::of_shown(text) {
+            return Some(zone);
+        }
         if text.eq_ignore_ascii_case("gmt") {
             return Some(Self { name: Some("GMT".into()), ..Self::utc() });
         }
@@ -62,6 +65,20 @@ impl Zone {
         let is_rule = text.is_ascii() && text.len() <= LONGEST_RULE && text.bytes().any(|it| it.is_ascii_digit());
         let zone = TimeZone::posix(text).ok().filter(|_| is_rule)?;
         Some(Self { zone, name: Some(text.into()) })
+    }
+
+    /// The zone that [`Zone::ahead`] has named so. Rules of POSIX have names without colons.
+    fn of_shown(text: &str) -> Option<Self> {
+        let (_, turned) = text.strip_prefix('<')?.split_once('>')?;
+        let (sign, all) = match turned.strip_prefix('-') {
+            Some(rest) => (1, rest),
+            None => (-1, turned.strip_prefix('+')?),
+        };
+        let seconds = all.split(':').zip([3600, 60, 1]).try_fold(0, |sum, (part, unit)| {
+            let part = part.parse::<i64>().ok().filter(|part| (0..=167).contains(part))?;
+            Some(sum + part * unit)
+        });
+        Self::ahead(sign * seconds?).filter(|zone| zone.shown() == text)
     }
 
     /// The zone that is so many seconds ahead of UTC, named as PostgreSQL names it: with the sign of POSIX behind the name.
