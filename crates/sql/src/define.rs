@@ -213,6 +213,9 @@ impl<P: Protocol> Connection<P> {
         }
         let words: Vec<_> = values.iter().map(|value| value.to_string().trim_matches('\'').to_lowercase()).collect();
         let [names @ .., how] = &words[..] else { return None };
+        if how != "deferred" && how != "immediate" {
+            return None;
+        }
         let names: &[_] = if names == ["all"] { &[] } else { names };
         self.session.drawn().set_deferred(names, how == "deferred");
         if !self.session.is_explicit() {

@@ -188,6 +188,7 @@ fn settings_that_are_not_there_are_refused() {
     for (statement, wanted) in [
         ("SET deadlock_timeout = 5", SqlState::UNDEFINED_OBJECT),
         ("DELETE FROM t WHERE CURRENT OF c", SqlState::FEATURE_NOT_SUPPORTED),
+        ("SET CONSTRAINTS ALL 'soon'", SqlState::FEATURE_NOT_SUPPORTED),
     ] {
         let state = connection.execute(statement, &[]).unwrap_err().state();
         assert_eq!(state, wanted, "{statement}");
