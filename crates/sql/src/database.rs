@@ -330,12 +330,18 @@ impl<P: Protocol> SqlDatabase<P> {
         Table::of_engine(id, &definition, &ids).map(Some)
     }
 
-    /// Whether a row of the definitions stands for something, but for tables that the asking transaction has made.
+    /// Whether a row of the definitions stands for something that the asking transaction, which has made these tables, has not made itself.
     pub(crate) fn stands(&self, name: &Name, kept: &Kept, made: &[TableId]) -> bool {
         let Kept::Table(description) = kept else { return true };
-        let found = |name: &str| self.of_engine(name, true).ok().flatten().filter(|table| !made.contains(&table.id));
-        let table = description.engine.as_deref().and_then(found).or_else(|| found(name.key()));
-        table.is_some_and(|table| definitions::fits(description, &table))
+        let found = self.described_by(name, description, true).ok().flatten();
+        found.is_some_and(|table| !made.contains(&table.id))
+    }
+
+    /// The table of the engine that a description is about: the one that it names, or else that of its own name. Nothing, where it does not fit.
+    fn described_by(&self, name: &Name, description: &Description, is_own: bool) -> Result<Option<Table>, SqlError> {
+        let named = description.engine.as_deref().map_or(Ok(None), |engine| self.of_engine(engine, true))?;
+        let table = named.map_or_else(|| self.of_engine(name.key(), is_own), |table| Ok(Some(table)))?;
+        Ok(table.filter(|table| definitions::fits(description, table)))
     }
 
     /// The table that is described, with the engine's part of it.
@@ -369,9 +375,7 @@ impl<P: Protocol> SqlDatabase<P> {
             Kept::Other(Other::Procedure(procedure)) => return Ok(Some(Object::Procedure(procedure.into()))),
             Kept::Table(description) => description,
         };
-        let named = description.engine.as_deref().map_or(Ok(None), |engine| self.of_engine(engine, true))?;
-        let table = named.map_or_else(|| self.of_engine(name.key(), is_own), |table| Ok(Some(table)))?;
-        let table = table.filter(|table| definitions::fits(&description, table));
+        let table = self.described_by(name, &description, is_own)?;
         Ok(table.map(|table| Object::Table(self.describe(name, table, description).into())))
     }
 
@@ -380,13 +384,9 @@ impl<P: Protocol> SqlDatabase<P> {
         if table.name.is_temporary() {
             return None;
         }
-        let found = |name: &str| self.of_engine(name, true).ok().flatten();
-        let now = table.engine.as_deref().and_then(found).or_else(|| found(table.name.key()))?;
-        let fits = definitions::fits(&table.description, &now);
-        fits.then(|| {
-            let now = now.described(&table.name, table.description.clone(), table.row_numbers_from.clone());
-            Table { is_kept: table.is_kept, ..now }
-        })
+        let now = self.described_by(&table.name, &table.description, true).ok().flatten()?;
+        let now = now.described(&table.name, table.description.clone(), table.row_numbers_from.clone());
+        Some(Table { is_kept: table.is_kept, ..now })
     }
 
     /// A table was changed by what the engine alone does: it has another index.

@@ -6,7 +6,7 @@ use sqlparser::ast;
 use crate::connection::Connection;
 use crate::error::SqlError;
 use crate::outcome::Outcome;
-use crate::text::Zone;
+use crate::text::{Zone, seconds_of};
 
 impl<P: Protocol> Connection<P> {
     /// `SET TIME ZONE`, of a number or an interval, too.
@@ -20,17 +20,8 @@ impl<P: Protocol> Connection<P> {
         let of_text = || {
             let ast::Expr::Value(value) = &*interval.value else { return None };
             let text = value.value.clone().into_string()?;
-            let (sign, text) = match text.strip_prefix('-') {
-                Some(rest) => (-1, rest),
-                None => (1, text.strip_prefix('+').unwrap_or(&text)),
-            };
-            let mut parts = text.split(':').map(|part| part.parse::<i64>().ok().filter(|it| (0..=167).contains(it)));
-            let (hours, minutes) = (parts.next()??, parts.next().unwrap_or(Some(0))?);
-            if parts.next().is_some() || minutes > 59 {
-                None
-            } else {
-                Zone::ahead(sign * (hours * 3600 + minutes * 60))
-            }
+            // Hours and minutes, and no seconds.
+            Zone::ahead(seconds_of(&text).filter(|_| text.matches(':').count() < 2)?)
         };
         let shown = of_text().map_or_else(|| value.to_string(), |zone: Zone| zone.shown().to_owned());
         let value = ast::Expr::value(ast::Value::SingleQuotedString(shown));

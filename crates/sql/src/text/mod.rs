@@ -16,7 +16,7 @@ use crate::json;
 use crate::types::Type;
 
 pub(crate) use times::{DATES, TIMESTAMPS, Zone, days_from_civil, days_of_month};
-pub(crate) use times::{civil_from_days, from_local, to_local};
+pub(crate) use times::{civil_from_days, from_local, seconds_of, to_local};
 
 /// Microseconds of a day.
 pub(crate) const DAY: i64 = 86_400_000_000;

@@ -70,15 +70,7 @@ impl Zone {
     /// The zone that [`Zone::ahead`] has named so. Rules of POSIX have names without colons.
     fn of_shown(text: &str) -> Option<Self> {
         let (_, turned) = text.strip_prefix('<')?.split_once('>')?;
-        let (sign, all) = match turned.strip_prefix('-') {
-            Some(rest) => (1, rest),
-            None => (-1, turned.strip_prefix('+')?),
-        };
-        let seconds = all.split(':').zip([3600, 60, 1]).try_fold(0, |sum, (part, unit)| {
-            let part = part.parse::<i64>().ok().filter(|part| (0..=167).contains(part))?;
-            Some(sum + part * unit)
-        });
-        Self::ahead(sign * seconds?).filter(|zone| zone.shown() == text)
+        Self::ahead(-seconds_of(turned)?).filter(|zone| zone.shown() == text)
     }
 
     /// The zone that is so many seconds ahead of UTC, named as PostgreSQL names it: with the sign of POSIX behind the name.
@@ -128,6 +120,20 @@ impl Zone {
         let known = Timestamp::from_microsecond(micros.clamp(-377_000_000_000_000_000, 253_000_000_000_000_000));
         known.map_or(0, |timestamp| self.zone.to_offset(timestamp).seconds())
     }
+}
+
+/// The seconds of hours, minutes and seconds with colons between them, behind a sign where there is one.
+pub(crate) fn seconds_of(text: &str) -> Option<i64> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let mut parts = text.split(':');
+    let seconds = [(3600, 167), (60, 59), (1, 59)].into_iter().try_fold(0, |sum, (unit, most)| match parts.next() {
+        Some(part) => Some(sum + unit * part.parse::<i64>().ok().filter(|part| (0..=most).contains(part))?),
+        None => Some(sum),
+    })?;
+    parts.next().is_none().then_some(sign * seconds)
 }
 
 /// A timestamp as local time.
