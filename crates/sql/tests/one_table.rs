@@ -9,7 +9,7 @@ use polychron_sql::{Connection, SqlError};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// What a client makes and takes away again: the statements, and what counts them.
-const KINDS: [[&str; 3]; 6] = [
+const KINDS: [[&str; 3]; 7] = [
     ["CREATE INDEX i# ON t (x)", "DROP INDEX i#", "SELECT count(*) FROM pg_indexes WHERE indexname = 'i#'"],
     [
         "ALTER TABLE t ADD c# int NOT NULL DEFAULT 7#",
@@ -31,6 +31,11 @@ const KINDS: [[&str; 3]; 6] = [
         "CREATE TABLE f# (t int REFERENCES t)",
         "DROP TABLE f#",
         "SELECT count(*) FROM pg_constraint WHERE conname = 'f#_t_fkey'",
+    ],
+    [
+        "COMMENT ON COLUMN t.o# IS 'text'",
+        "COMMENT ON COLUMN t.o# IS NULL",
+        "SELECT count(*) FROM pg_attribute WHERE attname = 'o#' AND col_description(attrelid, attnum) = 'text'",
     ],
 ];
 
@@ -75,7 +80,7 @@ impl<P: Protocol> Client<P> {
     fn change(&mut self) {
         let first = self.draw(KINDS.len());
         let mut kinds = vec![first];
-        let how = self.draw(4);
+        let how = self.draw(5);
         if how > 1 && self.draw(2) == 0 {
             kinds.push((first + 1 + self.draw(KINDS.len() - 1)) % KINDS.len());
         }
@@ -83,9 +88,22 @@ impl<P: Protocol> Client<P> {
         let is_done = if how < 2 {
             self.run(&texts[0])
         } else {
-            self.run("BEGIN");
-            let are_done = texts.iter().all(|text| self.run(text));
-            let ends = are_done && how == 2 && self.run("COMMIT");
+            let mut all_texts = vec!["BEGIN".to_owned()];
+            if how == 4 {
+                // What is undone leaves nothing, whatever it was.
+                let undone = self.draw(KINDS.len());
+                let text = self.text(undone, usize::from(self.there[undone]));
+                all_texts.extend(["SAVEPOINT s".to_owned(), text, "ROLLBACK TO s".to_owned()]);
+            }
+            all_texts.extend(texts.iter().cloned());
+            let are_done = all_texts.iter().all(|text| {
+                // Its client is silent for long, now and then.
+                if self.draw(4) == 0 {
+                    self.session.park();
+                }
+                self.run(text)
+            });
+            let ends = are_done && how != 3 && self.run("COMMIT");
             if !ends {
                 all(&mut self.session, &["ROLLBACK"]);
             }
@@ -125,7 +143,10 @@ impl<P: Protocol> Client<P> {
 fn sessions_change_one_table<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
     let roles = ["CREATE ROLE r0", "CREATE ROLE r1", "CREATE ROLE r2"];
-    all(&mut connect(&database), &["CREATE TABLE t (id serial PRIMARY KEY, x int)", "INSERT INTO t (x) VALUES (1)"]);
+    all(
+        &mut connect(&database),
+        &["CREATE TABLE t (id serial PRIMARY KEY, x int, o0 int, o1 int, o2 int)", "INSERT INTO t (x) VALUES (1)"],
+    );
     all(&mut connect(&database), &roles);
     let clients: Vec<_> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..roles.len())
