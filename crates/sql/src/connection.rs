@@ -263,13 +263,11 @@ impl<P: Protocol> Connection<P> {
         for statement in statements {
             match self.bind(statement, parameters) {
                 Ok(Statement { action: Action::Run(plan), .. }) => {
-                    match self.changes(&plan).map(|verb| self.check_writable(verb)) {
-                        Some(Err(error)) => {
-                            last = Some(error);
-                            break;
-                        }
-                        _ => bound.push(plan),
+                    if let Err(error) = self.check_may_run(&plan, None) {
+                        last = Some(error);
+                        break;
                     }
+                    bound.push(plan);
                 }
                 Ok(_) => unreachable!("`is_plain` has said what it is"),
                 Err(error) => {
@@ -418,9 +416,7 @@ impl<P: Protocol> Connection<P> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
             Action::Run(plan) => {
-                if let Some(verb) = self.changes(&plan) {
-                    self.check_writable(verb)?;
-                }
+                self.check_may_run(&plan, None)?;
                 self.session.begin(Modes::default(), false)?;
                 let plan = plan.into();
                 let outcome = self.session.run((&plan, parameters.values), &self.zone)?;

@@ -471,9 +471,7 @@ impl<P: Protocol> Connection<P> {
         stream: Option<&mut Stream<'_>>,
     ) -> Result<(), SqlError> {
         let stream = stream.filter(|_| matches!(**plan, Plan::Query { .. }));
-        if let Some(verb) = self.changes(plan) {
-            self.check_writable(verb)?;
-        }
+        self.check_may_run(plan, None)?;
         self.session.run_into((plan, values), &self.zone, rows, stream)
     }
 

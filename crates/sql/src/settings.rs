@@ -114,6 +114,10 @@ impl<P: Protocol> Connection<P> {
 
     /// The transaction has ended.
     pub(crate) fn end_settings(&mut self, has_committed: bool) {
+        // Most transactions set nothing, and what they could have set is large.
+        if self.changed.before.is_none() {
+            return;
+        }
         let Changed { before, hidden } = std::mem::take(&mut self.changed);
         if let Some(settings) = if has_committed { hidden } else { before } {
             self.apply(settings);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Changes, Object};
 use crate::connection::Connection;
+use crate::error::SqlError;
 use crate::names::Name;
 use crate::plan::{Node, Plan, Scan};
 
@@ -21,11 +22,19 @@ pub(crate) enum OnCommit {
 }
 
 impl<P: Protocol> Connection<P> {
-    /// What a plan does that a read-only transaction must not do. It may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
-    /// Sequences are told whether they may give numbers while it runs.
-    pub(crate) fn changes(&self, plan: &Plan) -> Option<&'static str> {
-        self.session.drawn().set_read_only(self.session.is_read_only());
-        if self.session.is_bound_to_snapshot() { plan.changes() } else { plan.changes_kept() }
+    /// A plan is about to run, which messages call so, or as it calls itself. Sequences are told whether they may give numbers.
+    ///
+    /// # Errors
+    /// It changes something in a read-only transaction. That may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
+    pub(crate) fn check_may_run(&mut self, plan: &Plan, called: Option<&'static str>) -> Result<(), SqlError> {
+        let is_read_only = self.session.is_read_only();
+        self.session.drawn().set_read_only(is_read_only);
+        let verb = match () {
+            () if !is_read_only => None,
+            () if self.session.is_bound_to_snapshot() => plan.changes(),
+            () => plan.changes_kept(),
+        };
+        verb.map_or(Ok(()), |verb| self.check_writable(called.unwrap_or(verb)))
     }
 
     /// The session's temporary objects.

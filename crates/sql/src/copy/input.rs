@@ -102,9 +102,7 @@ impl<P: Protocol> Connection<P> {
         self.check_not_failed()?;
         let (bound, _) = self.bind_to_tables(&statement, &[])?;
         let Action::Run(plan) = bound.action else { return Err(SqlError::internal("a COPY has no plan")) };
-        if self.changes(&plan).is_some() {
-            self.check_writable("COPY FROM")?;
-        }
+        self.check_may_run(&plan, Some("COPY FROM"))?;
         let (names, columns) = columns_of(&plan)?;
         let decoder = Decoder::new((table, &names), columns, options)?;
         self.session.begin(Modes::default(), false)?;

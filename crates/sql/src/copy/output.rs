@@ -203,9 +203,7 @@ impl<P: Protocol> Connection<P> {
         self.check_not_failed()?;
         let (bound, _) = self.bind_to_tables(&statement, &[])?;
         let Action::Run(plan) = bound.action else { return Err(SqlError::unsupported("COPY of this statement")) };
-        if let Some(verb) = self.changes(&plan) {
-            self.check_writable(verb)?;
-        }
+        self.check_may_run(&plan, None)?;
         if plan.changes().is_some() && plan.columns().is_empty() {
             let message = "COPY query must have a RETURNING clause";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));

@@ -46,9 +46,8 @@ impl Moves {
 impl<W: Interactive + 'static> Session<W> {
     /// What a transaction of these plans is to read that the client does not hold.
     fn view_alone(&self, mut plans: impl Iterator<Item = impl std::ops::Deref<Target = Plan>>) -> View {
-        let changes = plans.any(|plan| plan.changes().is_some());
         match self.view_of(self.reads_only, false) {
-            View::Recent if !changes => View::Recent,
+            View::Recent if plans.all(|plan| plan.changes().is_none()) => View::Recent,
             _ => View::Present,
         }
     }
