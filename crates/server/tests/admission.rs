@@ -1,15 +1,13 @@
 //! Who may come: rules, proofs that are bound to the certificate, and what libpq says of both.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::tls::Authority;
+use crate::common::{Answer, Db, Raw, frame, kinds, server_with, startup};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::tls::Authority;
-use common::{Answer, Db, Raw, frame, kinds, server_with, startup};
 use polychron_server::{Credentials, Password, Rule, Server, ServerError, TlsFiles};
 
 fn password() -> Credentials {

@@ -1,14 +1,12 @@
 //! A client of Rust, as programs use it.
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use common::{Raw, connect, kinds, query, server, server_with, startup};
+use crate::common::{Raw, connect, kinds, query, server, server_with, startup};
 use polychron::Database;
 use polychron_server::{Credentials, Options, Password, Server};
 use postgres::error::SqlState;
@@ -236,7 +234,7 @@ fn increments_of_many_clients_are_all_there() {
     assert_eq!(connect(&server).query_one("SELECT n FROM t", &[]).unwrap().get::<_, i32>(0), 400);
 }
 
-fn by_password(server: &Server<common::Db>, user: &str, password: &str) -> Result<Client, postgres::Error> {
+fn by_password(server: &Server<crate::common::Db>, user: &str, password: &str) -> Result<Client, postgres::Error> {
     let port = server.addresses()[0].port();
     postgres::Config::new()
         .host("127.0.0.1")
@@ -265,7 +263,7 @@ fn passwords_are_asked_for() {
     raw.send(&startup(3 << 16, &[("user", "postgres")]));
     let asked = raw.next().unwrap();
     assert_eq!(asked.content, [&[0, 0, 0, 10][..], b"SCRAM-SHA-256\0\0"].concat());
-    raw.send(&common::frame('p', b"MD5\0\0\0\0\x01a"));
+    raw.send(&crate::common::frame('p', b"MD5\0\0\0\0\x01a"));
     assert_eq!(kinds(&raw.until_ready()), "E:08P01");
     let mut raw = Raw::open(&server);
     raw.send(&[startup(3 << 16, &[("user", "postgres")]), query("SELECT 1")].concat());

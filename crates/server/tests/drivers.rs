@@ -4,12 +4,10 @@
 //! driver that is not installed is skipped, and named. Python is `POLYCHRON_PYTHON` or `python3`; packages of node are found through `NODE_PATH`; the jar of
 //! the driver for Java is `POLYCHRON_PGJDBC`.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::server;
+use crate::common::server;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers")

@@ -1,10 +1,8 @@
 //! LISTEN and NOTIFY over the wire: clients hear when they are silent, in between statements, and behind their transactions.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Answer, Raw, bind, execute, kinds, parse, query, server, sync};
+use crate::common::{Answer, Raw, bind, execute, kinds, parse, query, server, sync};
 
 /// The channel and the text of a notification.
 fn told(answer: &Answer) -> String {

@@ -31,7 +31,7 @@ fn what_was_acknowledged_outlives_a_kill() {
     let mut acknowledged = 0_i64;
     for round in 0..3_i64 {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "serve", "--nocapture"]).env(PATH, &path);
+        command.args(["--exact", "processes::serve", "--nocapture"]).env(PATH, &path);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = lines.find_map(|line| line.unwrap().strip_prefix("listening on ").map(str::to_owned));

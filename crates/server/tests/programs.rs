@@ -1,10 +1,8 @@
 //! Programs of PostgreSQL, where they are installed: psql and pgbench.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::{Db, server, server_with};
+use crate::common::{Db, server, server_with};
 use polychron_server::{Credentials, Password, Server};
 
 /// The program, as it talks to the server; `None`: it is not installed.
@@ -154,7 +152,7 @@ fn pgbench_runs_its_scripts() {
             assert!(said.contains("number of transactions actually processed: 160/160"), "{script} {mode}\n{said}");
         }
     }
-    let mut client = common::connect(&server);
+    let mut client = crate::common::connect(&server);
     let sums = client
         .query_one(
             "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(delta) FROM pgbench_history)::bigint,

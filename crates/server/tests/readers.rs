@@ -1,12 +1,10 @@
 //! Clients that read and pause beside others that write: each of their transactions comes to its end.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::thread;
 use std::time::Duration;
 
-use common::{Raw, query, server};
+use crate::common::{Raw, query, server};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 const ACCOUNTS: i64 = 20;

@@ -1,8 +1,6 @@
 //! Clients are roles: who may come in, and what is asked of them.
 
-mod common;
-
-use common::{Db, server_with};
+use crate::common::{Db, server_with};
 use polychron_server::{Credentials, Password, Server};
 use postgres::{Client, Error, NoTls};
 

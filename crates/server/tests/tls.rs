@@ -1,14 +1,12 @@
 //! TLS: how it begins, what goes over it, and certificates that are read again.
 
-mod common;
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::tls::{Authority, REQUEST, Secure, asked, write_key};
-use common::{Db, Raw, bind, execute, frame, kinds, parse, query, startup, sync};
+use crate::common::tls::{Authority, REQUEST, Secure, asked, write_key};
+use crate::common::{Db, Raw, bind, execute, frame, kinds, parse, query, startup, sync};
 use polychron::Database;
 use polychron_server::{Credentials, Options, Password, Server, ServerError, TlsFiles};
 use rustls::StreamOwned;

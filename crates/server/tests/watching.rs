@@ -1,12 +1,10 @@
 //! The port that shows what goes on: its numbers, its stream, and what it refuses.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::{Db, connect, server_with};
+use crate::common::{Db, connect, server_with};
 use polychron_server::{Credentials, Metrics, Server, ServerError};
 
 fn watched(password: Option<&str>) -> (Server<Db>, SocketAddr) {

@@ -1,10 +1,8 @@
 //! Messages in any order, byte by byte.
 
-mod common;
-
 use std::net::Shutdown;
 
-use common::{Raw, bind, execute, frame, kinds, parse, query, server, server_with, startup, sync};
+use crate::common::{Raw, bind, execute, frame, kinds, parse, query, server, server_with, startup, sync};
 use polychron_base::random::Random;
 use polychron_server::Credentials;
 

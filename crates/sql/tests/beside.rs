@@ -1,10 +1,8 @@
 //! Transactions that are open while others define something.
 
-mod common;
-
 use std::thread;
 
-use common::{connect, run};
+use crate::common::{connect, run};
 use polychron_engine::{Common, Interactive, Protocol, Standing};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
 use polychron_schema::{ColumnType, TableDefinition};

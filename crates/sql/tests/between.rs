@@ -1,7 +1,5 @@
 //! What sessions do with each other besides tables: notifications and advisory locks.
 
-mod common;
-
 /// Tests under protocols of each kind; also under one that runs one transaction at a time, and one that plans whole transactions, where these are named.
 macro_rules! on_each_protocol {
     ($($test:ident $(, $more:ty)*;)*) => {$(
@@ -14,7 +12,5 @@ macro_rules! on_each_protocol {
     )*};
 }
 
-#[path = "between/advisory.rs"]
 mod advisory;
-#[path = "between/notifications.rs"]
 mod notifications;

@@ -1,10 +1,8 @@
 //! COPY as a stream: pieces of every size, the binary format of PostgreSQL, and copies that are given up.
 
-mod common;
-
 use std::io::{self, Write as _};
 
-use common::{all as run, connect, database};
+use crate::common::{all as run, connect, database};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlError, SqlState};

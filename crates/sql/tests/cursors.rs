@@ -1,8 +1,6 @@
 //! Cursors in transactions that are run again, and how much they may keep.
 
-mod common;
-
-use common::{all as run, connect, database};
+use crate::common::{all as run, connect, database};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlState, Type};

@@ -1,10 +1,8 @@
 //! Definitions are kept in the database, and tables of others are there under their names.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{all, code, connect, run};
+use crate::common::{all, code, connect, run};
 use polychron_engine::{Common, Interactive, Protocol, Standing};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{ColumnType, TableDefinition};

@@ -1,11 +1,9 @@
 //! EXPLAIN ANALYZE: what operators have done, and their transaction.
 
-mod common;
-
 use std::sync::Arc;
 use std::thread;
 
-use common::connect;
+use crate::common::connect;
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{hyper::Hyper, serial::Serial};
 use polychron_sql::{Connection, Datum, SqlDatabase};

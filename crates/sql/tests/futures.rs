@@ -1,10 +1,8 @@
 //! Updates of one row that leave open what its column is, under protocols that can.
 
-mod common;
-
 use std::thread;
 
-use common::{database, run};
+use crate::common::{database, run};
 use polychron_engine::{Interactive, Protocol, Reason};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};

@@ -1,11 +1,9 @@
 //! What ends statements: their time, and other threads.
 
-mod common;
-
 use std::sync::mpsc;
 use std::thread;
 
-use common::{all as run, connect, database};
+use crate::common::{all as run, connect, database};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{SqlError, SqlState};

@@ -1,10 +1,8 @@
 //! Schemas and temporary tables between sessions, and plans under another path.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{all, code, run};
+use crate::common::{all, code, run};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlDatabase};

@@ -1,8 +1,6 @@
 //! Sessions that change what is said of one table, all at once: what a session was told is so stays so until it says otherwise.
 
-mod common;
-
-use common::{all, connect, database, run};
+use crate::common::{all, connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo};
 use polychron_sql::{Connection, SqlError};

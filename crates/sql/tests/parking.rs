@@ -1,11 +1,9 @@
 //! Held transactions that hear nothing are parked, and go on where the client cannot tell.
 
-mod common;
-
 use std::sync::Arc;
 use std::thread;
 
-use common::{all, run};
+use crate::common::{all, run};
 use polychron_base::clock::Duration;
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::lazy::Lazy;

@@ -1,10 +1,8 @@
 //! SQL under a protocol that plans: statements run as procedures that declare the keys they write.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{all, run};
+use crate::common::{all, run};
 use polychron_engine::any::{AnyOptions, AnyProtocol};
 use polychron_engine::{Common, Protocol};
 use polychron_protocols::bohm::Bohm;

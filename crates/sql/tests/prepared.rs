@@ -1,11 +1,9 @@
 //! Statements that are bound once, parameters of all types, and the rows that they are read from.
 
-mod common;
-
 use std::sync::Arc;
 use std::thread;
 
-use common::connect as connected;
+use crate::common::connect as connected;
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{Date, Decimal, Timestamp};

@@ -1,8 +1,6 @@
 //! Each statement needs its privileges, and no others.
 
-mod common;
-
-use common::{all, code, connect, database, run};
+use crate::common::{all, code, connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{bohm::Bohm, cicada::Cicada, locking::Locking};
 use polychron_sql::Connection;

@@ -1,12 +1,10 @@
 //! Procedures: in transactions, behind conflicts, in another process, and beyond their limits.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{all, connect, run};
+use crate::common::{all, connect, run};
 use polychron_engine::limits::{Cancellation, Limits};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};

@@ -1,10 +1,8 @@
 //! Read-only transactions, which read the present or a snapshot.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{all, run};
+use crate::common::{all, run};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};

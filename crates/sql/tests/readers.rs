@@ -1,11 +1,9 @@
 //! Transactions that read beside writers, pause, and come to their end.
 
-mod common;
-
 use std::sync::Arc;
 use std::thread;
 
-use common::{all, run};
+use crate::common::{all, run};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};

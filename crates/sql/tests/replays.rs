@@ -1,10 +1,8 @@
 //! Transactions that a client holds are run again after a conflict, where the client cannot tell.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{all, connect, run};
+use crate::common::{all, connect, run};
 use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, maflingo::Maflingo};
 use polychron_sql::{Connection, SqlDatabase};

@@ -1,8 +1,6 @@
 //! Roles: how they are made and dropped, who is a member of whom, and what sessions are.
 
-mod common;
-
-use common::{all, code, connect, database, run};
+use crate::common::{all, code, connect, database, run};
 use polychron_engine::{Common, Protocol};
 use polychron_protocols::{cicada::Cicada, locking::Locking, serial::Serial};
 use polychron_sql::{SqlDatabase, Verifier};

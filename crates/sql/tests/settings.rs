@@ -1,17 +1,15 @@
 //! Settings: what SET, SHOW, `set_config` and `current_setting` say of them, and with which ones sessions begin.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{all, run};
+use crate::common::{all, run};
 use polychron_protocols::cicada::Cicada;
 use polychron_sql::{Configuration, ConfigurationFiles, Datum, Origin, SETTINGS, Scope, SqlDatabase, SqlError, Type};
 
 type Connection = polychron_sql::Connection<Cicada>;
 
 fn database() -> Arc<SqlDatabase<Cicada>> {
-    common::database()
+    crate::common::database()
 }
 
 /// The code of the error of a text that fails.

@@ -1,8 +1,6 @@
 //! Long answers are given while their query runs: what the client has got is the answer of the transaction that commits, or the statement fails.
 
-mod common;
-
-use common::{all, connect, database, run};
+use crate::common::{all, connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, maflingo::Maflingo};
 use polychron_sql::{Connection, Datum, SqlError};

@@ -1,10 +1,8 @@
 //! Transactions of several connections, beside each other.
 
-mod common;
-
 use std::thread;
 
-use common::{connect, database, run};
+use crate::common::{connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlError, SqlState};

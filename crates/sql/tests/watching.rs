@@ -1,7 +1,5 @@
 //! What the relations show that tell what goes on.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
 use polychron_base::clock::Duration;
@@ -9,7 +7,7 @@ use polychron_engine::Protocol;
 use polychron_protocols::cicada::Cicada;
 use polychron_sql::{Client, Connection, SlowLog, SqlDatabase, SqlState};
 
-use common::database;
+use crate::common::database;
 
 fn rows<P: Protocol>(connection: &mut Connection<P>, text: &str) -> Vec<Vec<Option<String>>> {
     connection.execute(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}")).texts().collect()

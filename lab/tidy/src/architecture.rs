@@ -70,6 +70,27 @@ pub fn protocol_files(sources: &[Source], files: &[&str], exceptions: &[&str]) -
     findings
 }
 
+/// Files of tests that nothing compiles: beside a `tests/main.rs`, a file is a module of it or a test of the manifest.
+pub fn orphaned_tests(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for main in sources.iter().filter(|source| source.path.ends_with("/tests/main.rs")) {
+        let folder = main.path.trim_end_matches("main.rs");
+        let manifest = format!("{}Cargo.toml", folder.trim_end_matches("tests/"));
+        let manifest = sources.iter().find(|source| source.path == manifest).map_or("", |source| &*source.text);
+        for source in sources {
+            let Some(name) = source.path.strip_prefix(folder).and_then(|file| file.strip_suffix(".rs")) else {
+                continue;
+            };
+            let is_listed = main.text.lines().any(|line| line == format!("mod {name};"))
+                || manifest.lines().any(|line| line == format!("name = \"{name}\""));
+            if !name.contains('/') && name != "main" && !is_listed {
+                findings.push(Finding::new(source, 1, format!("{} has no such module", main.path)));
+            }
+        }
+    }
+    findings
+}
+
 /// The folders of protocols.
 pub fn protocol_folders(sources: &[Source]) -> Vec<String> {
     let mut folders: Vec<String> = sources.iter().filter_map(protocol_of).map(str::to_owned).collect();
@@ -234,6 +255,15 @@ mod tests {
     use super::*;
 
     const NAMES: &[&[&str]] = &[&["silo"], &["lazy", "occ"]];
+
+    #[test]
+    fn tests_that_nothing_compiles_are_found() {
+        let main = Source::new("crates/a/tests/main.rs", "mod common;\n\nmod known;\n");
+        let manifest = Source::new("crates/a/Cargo.toml", "[[test]]\nname = \"apart\"\n");
+        let file = |name: &str| Source::new(&format!("crates/a/tests/{name}.rs"), "");
+        let tree = |name| orphaned_tests(&[main.clone(), manifest.clone(), file(name)]).len();
+        assert_eq!(["known", "apart", "common/mod", "forgotten"].map(tree), [0, 0, 0, 1]);
+    }
 
     #[test]
     fn a_protocol_named_elsewhere_is_found() {

@@ -232,6 +232,11 @@ fn protocols_do_not_use_each_other() {
 }
 
 #[test]
+fn tests_are_compiled() {
+    check(architecture::orphaned_tests);
+}
+
+#[test]
 fn protocols_have_the_same_files() {
     check(|sources| architecture::protocol_files(sources, PROTOCOL_FILES, WITHOUT_FILES));
 }
