@@ -407,6 +407,18 @@ impl Cast {
     }
 }
 
+/// The beginning of the year 2000, in microseconds since 1970.
+const MILLENNIUM: i64 = 946_684_800_000_000;
+
+/// Microseconds with so many digits of a second; halves are rounded away from zero.
+fn round(micros: i64, digits: u32) -> i64 {
+    let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+    let rest = micros % unit;
+    let whole = micros - rest;
+    let step = if rest.abs() * 2 >= unit { unit * micros.signum() } else { 0 };
+    whole.checked_add(step).unwrap_or(whole)
+}
+
 /// A value within the bound of its type. Where the statement asks for the cast, a text that is too long is cut.
 pub(crate) fn bound<'a>(
     datum: Datum<'a>,
@@ -420,6 +432,16 @@ pub(crate) fn bound<'a>(
             let of = ColumnType { base: to.base.element().unwrap_or(to.base), bound: to.bound };
             let items = array.items().map(|item| bound(item, of, place, arena)).collect::<Result<Vec<_>, _>>()?;
             Ok(Array::datum(arena, &array.dimensions(), items))
+        }
+        (Datum::Time(micros), Bound::Seconds(digits)) => Ok(Datum::Time(round(micros, digits))),
+        (Datum::Timestamp(i64::MIN | i64::MAX), Bound::Seconds(_)) => Ok(datum),
+        (Datum::Timestamp(micros), Bound::Seconds(digits)) => {
+            // Halves are rounded away from the year 2000, from which PostgreSQL counts.
+            let rounded = micros.checked_sub(MILLENNIUM).map(|since| round(since, digits));
+            Ok(Datum::Timestamp(rounded.and_then(|since| since.checked_add(MILLENNIUM)).unwrap_or(micros)))
+        }
+        (Datum::Interval(span), Bound::Seconds(digits)) => {
+            Ok(Datum::Interval(Interval { micros: round(span.micros, digits), ..span }))
         }
         (Datum::Numeric(value), Bound::Digits(precision, scale)) => value.fit(precision, scale).map(Datum::Numeric),
         (Datum::Text(text), Bound::Length(length)) => {

@@ -160,15 +160,38 @@ pub enum Bound {
     Length(u32),
     /// So many digits, and how many of them stand behind the point.
     Digits(u32, u32),
+    /// So many digits of a second.
+    Seconds(u32),
 }
 
+/// What a modifier of `interval` has in its upper half where all fields are allowed.
+const ALL_FIELDS: i32 = 0x7fff;
+
 impl Bound {
-    /// The type modifier that says so in PostgreSQL; −1: nothing.
-    pub fn modifier(self) -> i32 {
+    /// The type modifier that says so of a type in PostgreSQL; −1: nothing.
+    pub fn modifier(self, of: Type) -> i32 {
         match self {
             Self::None => -1,
             Self::Length(length) => (length as i32).saturating_add(4),
             Self::Digits(precision, scale) => ((precision << 16 | scale) as i32).saturating_add(4),
+            Self::Seconds(digits) if of.element().unwrap_or(of) == Type::Interval => ALL_FIELDS << 16 | digits as i32,
+            Self::Seconds(digits) => digits as i32,
+        }
+    }
+
+    /// The bound that a type modifier says, if it says one of the type.
+    pub(crate) fn of_modifier(of: Type, modifier: i64) -> Self {
+        let beyond_header = u32::try_from(modifier).ok().and_then(|it| it.checked_sub(4));
+        match (of.element().unwrap_or(of), beyond_header) {
+            (Type::Numeric, Some(it)) => Self::Digits(it >> 16, it & 0xffff),
+            (Type::Varchar | Type::Bpchar, Some(it)) => Self::Length(it),
+            (Type::Time | Type::Timestamp | Type::Timestamptz, _) if (0..=6).contains(&modifier) => {
+                Self::Seconds(modifier as u32)
+            }
+            (Type::Interval, _) if modifier >> 16 == i64::from(ALL_FIELDS) && modifier & 0xffff <= 6 => {
+                Self::Seconds((modifier & 0xffff) as u32)
+            }
+            _ => Self::None,
         }
     }
 }
@@ -374,6 +397,11 @@ impl fmt::Display for ColumnType {
             Bound::None => out.write_str(self.base.name()),
             Bound::Length(length) => write!(out, "{}({length})", self.base.name()),
             Bound::Digits(precision, scale) => write!(out, "{}({precision},{scale})", self.base.name()),
+            Bound::Seconds(digits) => {
+                let name = self.base.name();
+                let (first, rest) = name.split_at(name.find(' ').unwrap_or(name.len()));
+                write!(out, "{first}({digits}){rest}")
+            }
         }
     }
 }

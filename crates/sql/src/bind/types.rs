@@ -29,10 +29,12 @@ pub(crate) fn column_type(of: &DataType) -> Result<ColumnType, SqlError> {
         DataType::Char(length) | DataType::Character(length) => text(Type::Bpchar, length.as_ref(), Some(1)),
         DataType::Bytea => plain(Type::Bytea),
         DataType::Date => plain(Type::Date),
-        DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => plain(Type::Time),
-        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => plain(Type::Timestamp),
-        DataType::Timestamp(_, _) => plain(Type::Timestamptz),
-        DataType::Interval { fields: None, precision: None } => plain(Type::Interval),
+        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Ok(seconds(Type::Time, *digits)),
+        DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Ok(seconds(Type::Timestamp, *digits))
+        }
+        DataType::Timestamp(digits, _) => Ok(seconds(Type::Timestamptz, *digits)),
+        DataType::Interval { fields: None, precision } => Ok(seconds(Type::Interval, *precision)),
         DataType::Uuid => plain(Type::Uuid),
         DataType::Regclass => plain(Type::Regclass),
         DataType::JSON => plain(Type::Json),
@@ -54,6 +56,11 @@ pub(crate) fn column_type(of: &DataType) -> Result<ColumnType, SqlError> {
         }
         other => Err(SqlError::unsupported(format!("the type {other}"))),
     }
+}
+
+/// A type with so many digits of a second, six at most: it has no more.
+pub(super) fn seconds(base: Type, digits: Option<u64>) -> ColumnType {
+    ColumnType { base, bound: digits.map_or(Bound::None, |digits| Bound::Seconds(digits.min(6) as u32)) }
 }
 
 fn invalid(message: &str) -> SqlError {

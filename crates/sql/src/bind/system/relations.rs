@@ -346,7 +346,7 @@ fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row 
         ("attnum", int(number)),
         ("attndims", int(of.base.element().is_some().into())),
         ("attcacheoff", int(-1)),
-        ("atttypmod", int(of.bound.modifier().into())),
+        ("atttypmod", int(of.bound.modifier(of.base).into())),
         ("attstorage", text(storage)),
         ("attcompression", text("")),
         ("attidentity", text("")),

@@ -276,6 +276,9 @@ fn standard_column(number: i64, name: &str, column: ColumnType) -> Row {
             ("character_octet_length", int(i64::from(length) * 4)),
         ]),
         (Category::Text, _) => row.push(("character_octet_length", int(1 << 30))),
+        (Category::DateTime | Category::Timespan, Bound::Seconds(digits)) => {
+            row.push(("datetime_precision", int(digits.into())));
+        }
         (Category::DateTime, _) => row.push(("datetime_precision", int(if of == Type::Date { 0 } else { 6 }))),
         (Category::Timespan, _) => row.push(("datetime_precision", int(6))),
         _ => {}
