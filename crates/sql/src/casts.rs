@@ -53,7 +53,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
     let (least, cast) = match (from, to) {
         _ if from == to => (Place::Implicit, Cast::Same),
         (_, Type::AnyElement) | (Unknown | Type::Array(_), Type::AnyArray) => (Place::Implicit, Cast::Same),
-        (_, Type::AnyArray) => return None,
+        (Unknown | Type::Enum(_), Type::AnyEnum) => (Place::Implicit, Cast::Same),
+        (_, Type::AnyArray | Type::AnyEnum) => return None,
         (Unknown, _) => (Place::Implicit, Cast::Read(to)),
         (_, Unknown) => return None,
         (Text | Varchar | Bpchar, Text | Varchar) => (Place::Implicit, Cast::Same),
@@ -70,6 +71,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
             (Place::Implicit, Cast::Same)
         }
         (_, Type::Int4) if from.is_object() => (Place::Assignment, Cast::Same),
+        // Two versions of one enum.
+        (Type::Enum(one), Type::Enum(other)) if one.number() == other.number() => (Place::Implicit, Cast::Same),
         (Type::Array(one), Type::Array(other)) => {
             let (one, other) = (one.get(), other.get());
             return find(one, other, place)
@@ -238,7 +241,7 @@ fn write_json(of: Type, datum: Datum<'_>, context: &Context<'_>, out: &mut Strin
                     json::write_text(&text, out);
                 }
                 Datum::Int(_) | Datum::Float(_) | Datum::Numeric(_)
-                    if text.ends_with(|it: char| it.is_ascii_digit()) =>
+                    if text.ends_with(|it: char| it.is_ascii_digit()) && !matches!(of, Type::Enum(_)) =>
                 {
                     out.push_str(&text);
                 }

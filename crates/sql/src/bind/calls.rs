@@ -238,6 +238,8 @@ impl Binder<'_> {
             | "pg_table_is_visible"
             | "pg_get_userbyid"
             | "pg_typeof"
+            | "pg_type_is_visible"
+            | "format_type"
             | "obj_description"
             | "col_description"
             | "current_schema"
@@ -246,6 +248,7 @@ impl Binder<'_> {
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }
+            "enum_first" | "enum_last" | "enum_range" if !arguments.is_empty() => self.enum_function(name, arguments),
             "uuid_generate_v4" if arguments.is_empty() => self.call("gen_random_uuid", arguments),
             "current_timestamp" | "current_date" | "localtimestamp" | "localtime" => self.clock_time(name, arguments),
             _ => match Asked::named(name) {
