@@ -440,7 +440,7 @@ impl Catalog {
     pub(crate) fn with(&self, name: &Name, new: Object) -> Self {
         let mut next = self.next();
         next.objects.insert(name.clone(), new);
-        next.settle([name].into_iter());
+        next.resolve([name].into_iter());
         next
     }
 
@@ -457,7 +457,7 @@ impl Catalog {
                 }
             }
         }
-        next.settle(changes.keys());
+        next.resolve(changes.keys());
         next
     }
 
@@ -471,7 +471,7 @@ impl Catalog {
                 None => drop(next.objects.remove(name)),
             }
         }
-        next.settle(changes.keys());
+        next.resolve(changes.keys());
         next
     }
 

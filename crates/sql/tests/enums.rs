@@ -144,3 +144,26 @@ fn enums_belong_to_roles() {
     all(&mut other, &["ALTER TYPE mood ADD VALUE 'y'"]);
     assert_eq!(run(&mut other, "SELECT enum_range(NULL::mood)").unwrap(), "{x,y}");
 }
+
+#[test]
+fn enums_are_copied() {
+    let database = database::<Cicada>();
+    let mut connection = connect(&database);
+    all(&mut connection, SETUP);
+    all(&mut connection, &["CREATE TABLE u (id int PRIMARY KEY, m mood, l mood[])"]);
+    for format in ["text", "csv", "binary"] {
+        let mut bytes = Vec::new();
+        connection.copy_out(&format!("COPY t TO STDOUT (FORMAT {format})"), &mut bytes).unwrap();
+        let has_labels =
+            ["happy", "sad"].iter().all(|label| bytes.windows(label.len()).any(|it| it == label.as_bytes()));
+        assert!(has_labels, "{format}");
+        let mut copy = connection.copy_in(&format!("COPY u FROM STDIN (FORMAT {format})")).unwrap();
+        copy.write(&bytes).unwrap();
+        assert_eq!(copy.finish().unwrap(), 2, "{format}");
+        assert_eq!(run(&mut connection, "SELECT * FROM u ORDER BY m").unwrap(), "2|sad|\n1|happy|{sad}", "{format}");
+        all(&mut connection, &["DELETE FROM u"]);
+    }
+    let mut copy = connection.copy_in("COPY u FROM STDIN").unwrap();
+    let ended = copy.write(b"1\tangry\t{}\n").and_then(|()| copy.finish());
+    assert_eq!(ended.unwrap_err().state().code(), "22P02");
+}

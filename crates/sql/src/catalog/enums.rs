@@ -30,12 +30,12 @@ impl Catalog {
     pub(crate) fn with_enums(&self, all: &[(Name, Object)]) -> Self {
         let mut next = Self { knows_enums: true, ..self.next() };
         next.objects.extend(all.iter().cloned());
-        next.settle(all.iter().map(|(name, _)| name));
+        next.resolve(all.iter().map(|(name, _)| name));
         next
     }
 
     /// Gives objects of these names the types of their enums as they are now, and all objects where an enum among the names is another one now.
-    pub(super) fn settle<'n>(&mut self, names: impl Iterator<Item = &'n Name> + Clone) {
+    pub(super) fn resolve<'n>(&mut self, names: impl Iterator<Item = &'n Name> + Clone) {
         if names.clone().any(|name| name.key().starts_with(enums::MARK)) {
             let now = enums::among(self.objects.values());
             let differs = now.iter().any(|(number, of)| self.enums.get(number) != Some(of));

@@ -485,7 +485,7 @@ impl KnownRights {
 
     /// Rows with their owners, and lists of privileges where something was granted or revoked.
     pub(super) fn completed(&self, name: &str, mut rows: Vec<Row>, objects: &Objects) -> Vec<Row> {
-        let columns = match name {
+        let (key, owner, list) = match name {
             "pg_class" => ("oid", "relowner", "relacl"),
             "pg_proc" => ("oid", "proowner", "proacl"),
             "pg_type" => ("oid", "typowner", "typacl"),
@@ -498,7 +498,6 @@ impl KnownRights {
             "pg_database" => ("datname", "datdba", "datacl"),
             _ => return rows,
         };
-        let (key, owner, list) = columns;
         let by_id: HashMap<i64, Object> = match name {
             "pg_proc" => objects.procedures.iter().map(|(id, it)| (*id, Object::Procedure(it.clone()))).collect(),
             "pg_type" => objects.enums.iter().map(|(of, it)| (of.oid().into(), Object::Enum(it.clone()))).collect(),
