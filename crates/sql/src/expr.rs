@@ -303,6 +303,9 @@ fn outer<'a>(context: &Context<'a>, level: usize, column: usize) -> Datum<'a> {
     outer.map_or(Datum::Null, |it| it.row[column])
 }
 
+/// The most arguments that a function has.
+const MOST_ARGUMENTS: usize = 7;
+
 #[inline]
 fn call<'a>(
     function: &'a Function,
@@ -310,7 +313,7 @@ fn call<'a>(
     row: &[Datum<'a>],
     context: &Context<'a>,
 ) -> Result<Datum<'a>, SqlError> {
-    let mut values = [Datum::Null; 6];
+    let mut values = [Datum::Null; MOST_ARGUMENTS];
     for (value, argument) in values.iter_mut().zip(arguments) {
         *value = argument.eval(row, context)?;
         if value.is_null() && function.is_strict {

@@ -47,6 +47,9 @@ impl Binder<'_> {
             _ => return Err(unsupported()),
         };
         let is_star = matches!(list, [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]);
+        if name == "make_interval" && !list.iter().all(|it| matches!(it, ast::FunctionArg::Unnamed(_))) {
+            return self.span_of_parts(list);
+        }
         let mut expressions = Vec::new();
         for argument in list.iter().filter(|_| !is_star) {
             match argument {
@@ -91,6 +94,46 @@ impl Binder<'_> {
                 self.plain_call(&name, arguments)
             }
         }
+    }
+
+    /// `make_interval` with names of its parts. Those that are not said are 0.
+    fn span_of_parts(&mut self, list: &[ast::FunctionArg]) -> Result<Typed, SqlError> {
+        let names = functions::PARTS_OF_SPAN;
+        let mut parts: [Option<Typed>; 7] = Default::default();
+        let (mut words, mut is_known, mut has_names) = (Vec::new(), true, false);
+        for (at, argument) in list.iter().enumerate() {
+            let (at, expr, word) = match argument {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(_)) if has_names => {
+                    let message = "positional argument cannot follow named argument";
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => (Some(at), expr, String::new()),
+                ast::FunctionArg::ExprNamed {
+                    name: ast::Expr::Identifier(name),
+                    arg: ast::FunctionArgExpr::Expr(expr),
+                    ..
+                }
+                | ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(expr), .. } => {
+                    has_names = true;
+                    let name = super::folded(name);
+                    (names.iter().position(|own| *own == name), expr, format!("{name} => "))
+                }
+                other => return Err(SqlError::unsupported(format!("the argument {other}"))),
+            };
+            let part = self.expr(expr)?;
+            words.push(format!("{word}{}", part.base()));
+            match at.and_then(|at| parts.get_mut(at)) {
+                Some(free @ None) => *free = Some(part),
+                _ => is_known = false,
+            }
+        }
+        if !is_known {
+            let message = format!("function make_interval({}) does not exist", words.join(", "));
+            return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+        }
+        let zero = || super::literals::constant(Datum::Int(0), Type::Int4);
+        let parts = parts.into_iter().map(|part| part.unwrap_or_else(zero)).collect();
+        self.call("make_interval", parts)
     }
 
     /// A function that gives several rows, in the list of a SELECT.

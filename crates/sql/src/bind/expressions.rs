@@ -109,21 +109,7 @@ impl Binder<'_> {
             ast::Expr::Extract { field, expr, .. } => {
                 let (field, of) = (field.to_string().to_lowercase(), self.expr(expr)?);
                 let field = Typed::new(Expr::Constant(OwnedDatum::Text(field.into())), Type::Text);
-                let scale = match (of.base(), &field.expr) {
-                    (Type::Date, _) => None,
-                    (_, Expr::Constant(OwnedDatum::Text(field))) => match &**field {
-                        "second" | "seconds" | "epoch" => Some(6),
-                        "millisecond" | "milliseconds" => Some(3),
-                        _ => None,
-                    },
-                    _ => None,
-                };
-                let part = self.call("date_part", vec![field, of])?;
-                let part = self.cast(part, Type::Numeric.into(), Place::Explicit)?;
-                match scale {
-                    Some(scale) => self.call("round", vec![part, constant(Datum::Int(scale), Type::Int4)]),
-                    None => Ok(part),
-                }
+                self.call("extract", vec![field, of])
             }
             ast::Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
                 let inner = self.expr(expr)?;

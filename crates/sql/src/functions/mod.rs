@@ -7,13 +7,16 @@ mod asked;
 mod calendars;
 mod comparisons;
 mod encodings;
+mod formats;
 mod json;
+mod parts;
 mod patterns;
 mod sets;
 mod strings;
 mod system;
 mod times;
 
+pub(crate) use parts::PARTS_OF_SPAN;
 pub(crate) use sets::columns_of;
 pub(crate) use system::is_of_rights;
 pub(crate) use times::{later, sum as sum_of_spans, times as span_times};
@@ -124,7 +127,9 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         asked::FUNCTIONS,
         calendars::FUNCTIONS,
         encodings::FUNCTIONS,
+        formats::FUNCTIONS,
         json::FUNCTIONS,
+        parts::FUNCTIONS,
         patterns::FUNCTIONS,
         sets::FUNCTIONS,
         strings::FUNCTIONS,

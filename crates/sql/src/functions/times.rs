@@ -1,10 +1,12 @@
 //! Dates, times and spans.
 
+use super::parts::truncated;
 use super::{Function, functions};
 use crate::casts::midnight;
 use crate::datum::{Datum, Interval};
 use crate::error::{SqlError, SqlState};
 use crate::text::{DATES, DAY, TIMESTAMPS, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
+use crate::types::Type;
 
 #[cold]
 fn overflow(of: &str) -> SqlError {
@@ -43,7 +45,7 @@ fn days_between<'a>(later: i64, earlier: i64) -> Result<Datum<'a>, SqlError> {
     if is_infinite_date(later) || is_infinite_date(earlier) {
         return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite dates"));
     }
-    crate::casts::in_range((later - earlier).into(), crate::types::Type::Int4)
+    crate::casts::in_range((later - earlier).into(), Type::Int4)
 }
 
 /// A timestamp a span later, or one that is infinite.
@@ -124,69 +126,6 @@ pub(super) fn iso_week(days: i64) -> (i64, i64) {
     (year, (thursday - days_from_civil(year, 1, 1)) / 7 + 1)
 }
 
-/// What `extract` finds in a local timestamp, in millionths.
-fn field(of: &str, local: i128, offset: i64) -> Result<f64, SqlError> {
-    let (days, time) = (local.div_euclid(DAY.into()) as i64, local.rem_euclid(DAY.into()) as i64);
-    let (year, month, day) = civil_from_days(days);
-    let of_year = days - days_from_civil(year, 1, 1) + 1;
-    let shown = if year > 0 { year } else { year - 1 };
-    Ok(match of {
-        "year" => shown as f64,
-        "month" => month.into(),
-        "day" => day.into(),
-        "hour" => (time / 3_600_000_000) as f64,
-        "minute" => (time / 60_000_000 % 60) as f64,
-        "second" => (time % 60_000_000) as f64 / 1e6,
-        "milliseconds" => (time % 60_000_000) as f64 / 1e3,
-        "microseconds" => (time % 60_000_000) as f64,
-        "quarter" => f64::from((month - 1) / 3 + 1),
-        "dow" => (days + 4).rem_euclid(7) as f64,
-        "isodow" => ((days + 3).rem_euclid(7) + 1) as f64,
-        "doy" => of_year as f64,
-        "epoch" => (local - i128::from(offset)) as f64 / 1e6,
-        "century" if year > 0 => ((year + 99) / 100) as f64,
-        "century" => -((100 - year) / 100) as f64,
-        "decade" => year.div_euclid(10) as f64,
-        "millennium" if year > 0 => ((year + 999) / 1000) as f64,
-        "millennium" => -((1000 - year) / 1000) as f64,
-        "week" => iso_week(days).1 as f64,
-        "isoyear" => iso_week(days).0 as f64,
-        "julian" => (days + 2_440_588) as f64 + time as f64 / DAY as f64,
-        "timezone" => (offset / 1_000_000) as f64,
-        "timezone_hour" => (offset / 3_600_000_000) as f64,
-        "timezone_minute" => (offset / 60_000_000 % 60) as f64,
-        _ => {
-            let message = format!("unit \"{of}\" not recognized for type timestamp without time zone");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-    })
-}
-
-/// The beginning of the unit that a local timestamp lies in.
-fn truncated(of: &str, local: i64) -> Result<i64, SqlError> {
-    let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
-    let (year, month, _) = civil_from_days(days);
-    let unit = |micros: i64| Ok(days * DAY + time / micros * micros);
-    match of {
-        "microseconds" => Ok(local),
-        "milliseconds" => unit(1_000),
-        "second" => unit(1_000_000),
-        "minute" => unit(60_000_000),
-        "hour" => unit(3_600_000_000),
-        "day" => Ok(days * DAY),
-        "week" => Ok((days - (days + 3).rem_euclid(7)) * DAY),
-        "month" => Ok(days_from_civil(year, month, 1) * DAY),
-        "quarter" => Ok(days_from_civil(year, (month - 1) / 3 * 3 + 1, 1) * DAY),
-        "year" => Ok(days_from_civil(year, 1, 1) * DAY),
-        "decade" => Ok(days_from_civil(year.div_euclid(10) * 10, 1, 1) * DAY),
-        "century" => Ok(days_from_civil((year + 99).div_euclid(100) * 100 - 99, 1, 1) * DAY),
-        _ => {
-            let message = format!("unit \"{of}\" not recognized for type timestamp without time zone");
-            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
-        }
-    }
-}
-
 fn text<'a>(datum: Datum<'a>) -> &'a str {
     if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
 }
@@ -228,30 +167,16 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         }
         times(span(it[0]), 1.0 / divisor).map(Datum::Interval)
     };
-    "date_part"(Text, Timestamp) -> Float8 = |it, _| {
-        let local = timestamp(it[1]);
-        if is_infinite(local) { Ok(Datum::Null) } else { field(&text(it[0]).to_lowercase(), local.into(), 0).map(Datum::Float) }
-    };
-    "date_part"(Text, Timestamptz) -> Float8 = |it, context| {
-        let micros = timestamp(it[1]);
-        let local = to_local(micros, context.zone);
-        let found = field(&text(it[0]).to_lowercase(), local.into(), local.wrapping_sub(micros));
-        if is_infinite(micros) { Ok(Datum::Null) } else { found.map(Datum::Float) }
-    };
-    "date_part"(Text, Date) -> Float8 = |it, _| {
-        let found = field(&text(it[0]).to_lowercase(), i128::from(date(it[1])) * i128::from(DAY), 0);
-        if is_infinite_date(date(it[1])) { Ok(Datum::Null) } else { found.map(Datum::Float) }
-    };
     "date_trunc"(Text, Timestamp) -> Timestamp = |it, _| {
         let local = timestamp(it[1]);
-        if is_infinite(local) { Ok(it[1]) } else { truncated(&text(it[0]).to_lowercase(), local).map(Datum::Timestamp) }
+        if is_infinite(local) { Ok(it[1]) } else { truncated(text(it[0]), local, Type::Timestamp).map(Datum::Timestamp) }
     };
     "date_trunc"(Text, Timestamptz) -> Timestamptz = |it, context| {
         let micros = timestamp(it[1]);
         if is_infinite(micros) {
             return Ok(it[1]);
         }
-        let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, context.zone))?;
+        let local = truncated(text(it[0]), to_local(micros, context.zone), Type::Timestamptz)?;
         Ok(Datum::Timestamp(from_local(local, context.zone)))
     };
     "date_trunc"(Text, Timestamptz, Text) -> Timestamptz = |it, _| {
@@ -259,7 +184,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         if is_infinite(micros) {
             return Ok(it[1]);
         }
-        let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, &zone))?;
+        let local = truncated(text(it[0]), to_local(micros, &zone), Type::Timestamptz)?;
         Ok(Datum::Timestamp(from_local(local, &zone)))
     };
     "now"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now.get()));

@@ -95,9 +95,10 @@ impl Zone {
 
     /// The zone of this name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        match name.to_ascii_lowercase().as_str() {
-            "z" | "utc" | "gmt" | "zulu" => Some(Self::utc()),
-            _ => TimeZone::get(name).ok().map(Self::unnamed),
+        match abbreviation(name) {
+            Some(0) => Some(Self::utc()),
+            Some(minutes) => Self::fixed(minutes * 60),
+            None => TimeZone::get(name).ok().map(Self::unnamed),
         }
     }
 
@@ -115,11 +116,42 @@ impl Zone {
         Offset::from_seconds(seconds).ok().map(|offset| Self::unnamed(TimeZone::fixed(offset)))
     }
 
-    /// Seconds that local time is ahead of UTC, at a timestamp. Where the table does not reach, the nearest year of the same kind counts.
+    /// Seconds that local time is ahead of UTC, at a timestamp.
     fn offset_at(&self, micros: i64) -> i32 {
-        let known = Timestamp::from_microsecond(micros.clamp(-377_000_000_000_000_000, 253_000_000_000_000_000));
-        known.map_or(0, |timestamp| self.zone.to_offset(timestamp).seconds())
+        known(micros).map_or(0, |timestamp| self.zone.to_offset(timestamp).seconds())
     }
+
+    /// What local time is called at a timestamp.
+    pub(crate) fn abbreviation_at(&self, micros: i64) -> String {
+        known(micros).map_or_else(String::new, |at| self.zone.to_offset_info(at).abbreviation().to_owned())
+    }
+}
+
+/// What calendars repeat after: 400 years.
+const CYCLE: i64 = 146_097 * DAY;
+
+/// The last timestamp that the tables of zones reach, but for a year.
+const LAST_KNOWN: i64 = 253_000_000_000_000_000;
+
+/// How much earlier a timestamp has to be that the tables reach, and which has the same day of the year and of the week.
+fn beyond_tables(micros: i64) -> i64 {
+    let beyond = micros.saturating_sub(LAST_KNOWN).max(0);
+    (beyond / CYCLE + i64::from(beyond % CYCLE > 0)) * CYCLE
+}
+
+/// The timestamp that stands for another one in the tables: what lies in front of them is as their beginning, and what lies behind as the same time of an earlier cycle.
+fn known(micros: i64) -> Option<Timestamp> {
+    Timestamp::from_microsecond((micros - beyond_tables(micros)).max(-377_000_000_000_000_000)).ok()
+}
+
+/// Abbreviations of zones, with minutes that local time is ahead of UTC: those of PostgreSQL's default set.
+const ABBREVIATIONS: &str = include_str!("abbreviations.txt");
+
+/// The minutes for which an abbreviation stands.
+fn abbreviation(name: &str) -> Option<i32> {
+    let line = ABBREVIATIONS.lines().map(|line| line.split(' '));
+    let mut found = line.filter_map(|mut words| words.next()?.eq_ignore_ascii_case(name).then_some(words));
+    found.next()?.next()?.parse().ok()
 }
 
 /// The seconds of hours, minutes and seconds with colons between them, behind a sign where there is one.
@@ -147,7 +179,8 @@ pub(crate) fn from_local(local: i64, zone: &Zone) -> i64 {
     if is_infinite(local) {
         return local;
     }
-    let (days, micros) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let beyond = beyond_tables(local);
+    let (days, micros) = ((local - beyond).div_euclid(DAY), local.rem_euclid(DAY));
     let (year, month, day) = civil_from_days(days);
     let second = micros / 1_000_000;
     let date = i16::try_from(year).ok().and_then(|year| civil::Date::new(year, month as i8, day as i8).ok());
@@ -157,7 +190,7 @@ pub(crate) fn from_local(local: i64, zone: &Zone) -> i64 {
     // A local time that does not exist is not the one of what it is taken as, so that the offset there is another one.
     zoned.map_or_else(
         || local.saturating_sub(i64::from(zone.offset_at(local)) * 1_000_000),
-        |zoned| zoned.timestamp().as_microsecond() + micros % 1_000_000,
+        |zoned| (zoned.timestamp().as_microsecond() + micros % 1_000_000).saturating_add(beyond),
     )
 }
 
@@ -245,7 +278,10 @@ fn fields(of: Type, text: &str, trimmed: &str) -> Result<Fields, SqlError> {
                 return Err(bad());
             }
             check_displacement(text, &rest[start..])?;
-            fields.zone = Some(read_zone(&rest[start..]).ok_or_else(|| zone_error(&rest[start..]))?);
+            // A word that is no name of a zone by its looks is no part of a time.
+            let is_name = rest[start..].contains('/');
+            let unknown = || if is_name { zone_error(&rest[start..]) } else { bad() };
+            fields.zone = Some(read_zone(&rest[start..]).ok_or_else(unknown)?);
             break;
         }
     }
