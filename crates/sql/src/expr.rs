@@ -8,7 +8,7 @@ use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
-use crate::functions::{Eval, Function};
+use crate::functions::{Eval, Function, MOST_ARGUMENTS};
 use crate::plan::Subquery;
 use crate::sequences::Drawing;
 use crate::types::{ColumnType, Type};
@@ -302,9 +302,6 @@ fn outer<'a>(context: &Context<'a>, level: usize, column: usize) -> Datum<'a> {
     }
     outer.map_or(Datum::Null, |it| it.row[column])
 }
-
-/// The most arguments that a function has.
-const MOST_ARGUMENTS: usize = 7;
 
 #[inline]
 fn call<'a>(

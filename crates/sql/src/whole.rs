@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use crate::bind::TABLE_AS;
 use crate::connection::Connection;
 use crate::control::{Control, Modes};
 use crate::cursors::{Cursor, Declare};
@@ -131,9 +132,13 @@ impl<P: Protocol> Connection<P> {
         match bound.action {
             Action::Run(plan) => {
                 self.session.begin(Modes::default(), false)?;
-                self.session.put((&plan.into(), values), Then::Answer, &self.zone).map(|()| None)
+                self.session.put((&plan.into(), values), Then::Answer, &self.zone)
             }
-            Action::Define(definition) => self.define(Source::Known(statement), *definition).map(Some),
+            Action::Define(definition) => {
+                // How many rows a new table has got is known when the transaction has run.
+                let is_filled = definition.tag == TABLE_AS && definition.tables.iter().any(|it| it.source.is_some());
+                self.define(Source::Known(statement), *definition).map(|outcome| Some(outcome).filter(|_| !is_filled))
+            }
             Action::Skip { tag, notice } => Ok(Some(Outcome { notices: vec![notice], ..Outcome::tagged(tag) })),
         }
     }

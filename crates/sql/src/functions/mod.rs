@@ -6,15 +6,18 @@ mod arrays;
 mod asked;
 mod calendars;
 mod comparisons;
+mod digests;
 mod encodings;
 mod formats;
 mod json;
+mod occurrences;
 mod parts;
 mod patterns;
 mod sets;
 mod strings;
 mod system;
 mod times;
+mod waits;
 
 pub(crate) use parts::PARTS_OF_SPAN;
 pub(crate) use sets::columns_of;
@@ -33,6 +36,9 @@ use crate::types::{Category, Type};
 
 /// What a function does with its arguments.
 pub(crate) type Eval = for<'a> fn(&[Datum<'a>], &Context<'a>) -> Result<Datum<'a>, SqlError>;
+
+/// The most arguments that a function has.
+pub(crate) const MOST_ARGUMENTS: usize = 8;
 
 /// Whether the same arguments always have the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +99,8 @@ impl Function {
     /// Whether the same arguments always have the same result.
     pub(crate) fn volatility(&self) -> Volatility {
         match self.name {
-            "random" | "gen_random_uuid" | "clock_timestamp" | "setseed" => Volatility::Volatile,
+            "random" | "gen_random_uuid" | "clock_timestamp" | "setseed" | "pg_sleep" | "pg_sleep_for"
+            | "pg_sleep_until" => Volatility::Volatile,
             "to_timestamp" | "make_timestamptz" | "age" | "now" | "transaction_timestamp" | "statement_timestamp" => {
                 Volatility::Stable
             }
@@ -126,15 +133,18 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         arrays::FUNCTIONS,
         asked::FUNCTIONS,
         calendars::FUNCTIONS,
+        digests::FUNCTIONS,
         encodings::FUNCTIONS,
         formats::FUNCTIONS,
         json::FUNCTIONS,
+        occurrences::FUNCTIONS,
         parts::FUNCTIONS,
         patterns::FUNCTIONS,
         sets::FUNCTIONS,
         strings::FUNCTIONS,
         system::FUNCTIONS,
         times::FUNCTIONS,
+        waits::FUNCTIONS,
     ];
     let lenient = [arrays::LENIENT, asked::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT]
         .into_iter()
@@ -287,6 +297,12 @@ pub(crate) fn no_function(name: &str, arguments: &[Type], why: Unresolved) -> Sq
 mod tests {
     use super::*;
     use Type::{Bpchar, Date, Float8, Int2, Int4, Int8, Interval, Numeric, Text, Timestamp, Unknown, Varchar};
+
+    #[test]
+    fn no_function_has_too_many_arguments() {
+        let too_many = all().find(|it| it.arguments.len() > MOST_ARGUMENTS);
+        assert!(too_many.is_none_or(|it| panic!("{}", it.name)));
+    }
 
     /// What PostgreSQL 15 chooses.
     #[test]
