@@ -126,6 +126,9 @@ impl Binder<'_> {
         if let Some((_, Object::Sequence(sequence))) = &found {
             return self.sequence_row(sequence, alias);
         }
+        if let Some((own, Object::Table(_) | Object::View(_))) = &found {
+            self.catalog.trace_table(name, own, alias.is_some());
+        }
         if let Some((_, Object::View(view))) = found {
             let need = self.catalog.need(Object::View(view.clone()), bits::SELECT);
             let bound = self.view(&view)?;

@@ -24,6 +24,7 @@ mod groups;
 mod identities;
 mod indexes;
 mod joins;
+mod late_checks;
 mod likes;
 mod literals;
 mod naming;
@@ -44,6 +45,7 @@ mod sets;
 mod subqueries;
 mod system;
 mod table_as;
+mod traces;
 mod types;
 mod variables;
 mod view_columns;
@@ -140,6 +142,8 @@ pub(crate) struct Recorded<'c> {
     pub(crate) found_by_path: RefCell<Vec<Name>>,
     /// The statement shows what goes on now.
     pub(crate) is_live: Cell<bool>,
+    /// What the query of a view names, where that is asked.
+    pub(crate) trace: RefCell<Option<traces::Trace>>,
 }
 
 impl std::ops::Deref for Recorded<'_> {
@@ -153,8 +157,8 @@ impl std::ops::Deref for Recorded<'_> {
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
         let (used, named, found_by_path, needs, known_roles) = Default::default();
-        let (check_as, is_kept_text, is_live) = Default::default();
-        Self { catalog, path, used, named, needs, check_as, is_kept_text, known_roles, found_by_path, is_live }
+        let (check_as, is_kept_text, is_live, trace) = Default::default();
+        Self { catalog, path, used, named, needs, check_as, is_kept_text, known_roles, found_by_path, is_live, trace }
     }
 
     pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {
