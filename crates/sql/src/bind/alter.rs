@@ -10,7 +10,7 @@ use super::drops::{cascaded, depended_on};
 use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
 use super::traces::NewNames;
-use super::{Binder, Scope, Written, column_type, folded, plain_name};
+use super::{Binder, Scope, Written, folded, plain_name};
 use crate::casts::Place;
 use crate::catalog::{Column, Object, Table, taken};
 use crate::error::{SqlError, SqlState};
@@ -117,11 +117,11 @@ impl Binder<'_> {
         for operation in &alter.operations {
             self.alteration(operation, &mut change)?;
         }
-        self.altered(change)
+        Ok(Action::Define(self.altered(change)?.into()))
     }
 
     /// The definition that an alteration is.
-    pub(super) fn altered(&mut self, change: Alteration) -> Result<Action, SqlError> {
+    pub(super) fn altered(&mut self, change: Alteration) -> Result<Definition, SqlError> {
         let Alteration { table, draft, values, is_rewritten, mut definition } = change;
         if draft.name != table.name {
             definition.set_object(&table.name, None);
@@ -151,7 +151,21 @@ impl Binder<'_> {
             }
             definition.set_object(&name, Some(NewObject::Table(table, description)));
         }
-        Ok(Action::Define(definition.into()))
+        Ok(definition)
+    }
+
+    /// The table without these columns, and all that goes with them.
+    pub(super) fn without_columns(&mut self, table: &Arc<Table>, columns: &[String]) -> Result<Definition, SqlError> {
+        let names = columns.iter().map(|name| ast::Ident::with_quote('"', name)).collect();
+        let drop_behavior = Some(ast::DropBehavior::Cascade);
+        let operation =
+            Operation::DropColumn { column_names: names, has_column_keyword: true, if_exists: false, drop_behavior };
+        if !table.views.is_empty() {
+            return Err(SqlError::unsupported("a change of columns and names of which views are made"));
+        }
+        let mut change = Alteration::of(table, "ALTER TABLE");
+        self.alteration(&operation, &mut change)?;
+        self.altered(change)
     }
 
     /// Has the engine make the table anew, with these values of its rows.
@@ -367,7 +381,7 @@ impl Binder<'_> {
         using: Option<&ast::Expr>,
         change: &mut Alteration,
     ) -> Result<(), SqlError> {
-        let to = column_type(data_type)?;
+        let to = self.catalog.usable_type(data_type)?;
         super::generated::check_retyped(&change.draft.description.columns, name)?;
         self.check_views_of_column(name, change)?;
         let from = change.draft.description.columns[at].of;
