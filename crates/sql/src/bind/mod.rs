@@ -25,6 +25,7 @@ mod groups;
 mod identities;
 mod indexes;
 mod joins;
+mod json_records;
 mod late_checks;
 mod likes;
 mod literals;
