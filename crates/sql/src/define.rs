@@ -221,7 +221,7 @@ impl<P: Protocol> Connection<P> {
         }
         let names: &[_] = if names == ["all"] { &[] } else { names };
         self.session.drawn().set_deferred(names, how == "deferred");
-        if !self.session.is_explicit() {
+        if !self.is_in_block() {
             let message = "SET CONSTRAINTS can only be used in transaction blocks";
             let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
             return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));

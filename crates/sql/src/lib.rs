@@ -58,6 +58,7 @@ mod streams;
 mod tape;
 mod temporary;
 mod text;
+mod texts;
 mod types;
 mod values;
 mod verifier;
@@ -90,6 +91,7 @@ pub use settings::{SETTINGS, Scope, Setting, Values, checked};
 #[cfg(feature = "mutations")]
 pub use steps::Step;
 pub use streams::Give;
+pub use texts::{Take, TextClient};
 pub use types::{Bound, ColumnType, Element, Type};
 pub use values::{FromSql, Parameters, ToSql};
 pub use verifier::Verifier;

@@ -279,9 +279,33 @@ const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 /// How many comments may follow operators without a blank.
 const COMMENTS: usize = 100;
 
+/// How many bytes behind a COPY are cut again.
+const CUT_AGAIN: usize = 64 << 20;
+
 fn cut(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
-    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
-    tokens.map_err(|error| error_of(ParserError::from(error)))
+    let (mut tokens, mut rest, mut lines, mut left) = (Vec::new(), text, 0, CUT_AGAIN);
+    loop {
+        let cut = Tokenizer::new(&DIALECT, rest).tokenize_with_location();
+        let mut more = cut.map_err(|error| error_of(ParserError::from(error)))?;
+        more.iter_mut().for_each(|token| {
+            token.span.start.line += lines;
+            token.span.end.line += lines;
+        });
+        // The lines behind a COPY are its data for the tokenizer; here they are the next statements.
+        let data = more.iter().position(|token| matches!(token.token, Token::CopyData { .. }));
+        let Some(data) = data.map(|at| more.remove(at)) else {
+            tokens.append(&mut more);
+            return Ok(tokens);
+        };
+        tokens.append(&mut more);
+        let line = data.span.start.line - 1;
+        let skipped = usize::try_from(line - lines).unwrap_or(usize::MAX);
+        let start = rest.split_inclusive('\n').take(skipped).map(str::len).sum();
+        (rest, lines) = (&rest[start..], line);
+        left = left
+            .checked_sub(rest.len())
+            .ok_or_else(|| too_complex().with_hint("Put no new lines behind statements of COPY."))?;
+    }
 }
 
 /// The tokens of a text, blanks and comments among them.
@@ -536,6 +560,11 @@ impl Command {
         }
     }
 
+    /// Whether it begins a transaction.
+    pub(crate) fn is_begin(&self) -> bool {
+        matches!(self, Self::Sql(ast::Statement::StartTransaction { .. }))
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         match self {
             Self::Sql(ast::Statement::Query(query)) => SessionCall::all(query).is_some(),
@@ -548,9 +577,14 @@ impl Command {
         }
     }
 
-    /// The statement, if it reads or changes rows and does nothing else.
-    pub(crate) fn plain(&self) -> Option<&ast::Statement> {
-        if let Self::Sql(statement) = self { is_plain(statement).then_some(statement) } else { None }
+    /// The statement, if it reads or changes rows and does nothing else, or executes one that does.
+    pub(crate) fn runs(&self) -> Option<&ast::Statement> {
+        match self {
+            Self::Sql(statement) if is_plain(statement) || matches!(statement, ast::Statement::Execute { .. }) => {
+                Some(statement)
+            }
+            _ => None,
+        }
     }
 }
 

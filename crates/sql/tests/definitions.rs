@@ -26,9 +26,9 @@ fn definitions_are_kept<P: Protocol<Worker: Interactive>>() {
     let error = run(&mut connect(), "INSERT INTO checked VALUES (1, 0)").unwrap_err();
     assert_eq!(error.message(), "new row for relation \"checked\" violates check constraint \"positive\"");
     assert_eq!(error.detail(), Some("Failing row contains (1, 0)."));
-    // What another object has dropped is gone, and the next table of the name is another one.
+    // The next table of a name is another one, which another object meets once.
     run(&mut one, "DROP TABLE t; CREATE TABLE t (id bigint PRIMARY KEY)").unwrap();
-    assert_eq!(code(run(&mut early, "SELECT * FROM t")), "42P01");
+    assert_eq!(code(run(&mut early, "SELECT * FROM t")), "40001");
     assert_eq!(run(&mut early, "INSERT INTO t VALUES (3000000000) RETURNING *").unwrap(), "3000000000");
     assert_eq!(run(&mut connect(), "SELECT * FROM t").unwrap(), "3000000000");
 }
@@ -130,6 +130,29 @@ fn tables_of_others_are_there_and_a_stale_description_is_not_theirs() {
     protocol.storage().create_table(native, Standing::Permanent).unwrap();
     let mut other = Connection::open(&SqlDatabase::open(protocol)).unwrap();
     assert_eq!(run(&mut other, "INSERT INTO native VALUES (4000000000) RETURNING id").unwrap(), "4000000000");
+}
+
+/// What another object has altered is a conflict once, in a transaction and without one, and then known.
+#[test]
+fn tables_that_others_have_altered_are_conflicts() {
+    let protocol = Maflingo::open(Default::default(), Common::default()).unwrap();
+    let mut one = connect(&SqlDatabase::open(protocol.clone()));
+    let mut other = connect(&SqlDatabase::open(protocol));
+    all(&mut one, &["CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 2)"]);
+    let mut find = other.prepare("SELECT v FROM t WHERE id = $1").unwrap();
+    let mut found = |other: &mut Connection<Maflingo>| {
+        other.answer_prepared(&mut find, &[polychron_sql::Datum::Int(1)]).map(|rows| rows.len().to_string())
+    };
+    assert_eq!(found(&mut other).unwrap(), "1");
+    all(&mut one, &["ALTER TABLE t ADD w int DEFAULT 3"]);
+    assert_eq!(code(found(&mut other)), "40001");
+    assert_eq!(found(&mut other).unwrap(), "1");
+    all(&mut one, &["ALTER TABLE t DROP w"]);
+    all(&mut other, &["BEGIN"]);
+    assert_eq!(code(run(&mut other, "SELECT v FROM t")), "40001");
+    assert_eq!(code(run(&mut other, "SELECT v FROM t")), "25P02");
+    all(&mut other, &["ROLLBACK"]);
+    assert_eq!(run(&mut other, "SELECT * FROM t").unwrap(), "1|2");
 }
 
 fn database<P: Protocol>() -> (Arc<P>, Arc<SqlDatabase<P>>) {

@@ -26,6 +26,7 @@ mod replays;
 mod roles;
 mod settings;
 mod streams;
+mod texts;
 mod tpcc;
 mod transactions;
 mod watching;

@@ -165,6 +165,7 @@ fn insert_rows<'a>(
         if matches!(on_conflict, OnConflict::Update(_)) {
             written.insert(key_of(table, row, &mut KeyScratch::new(), context.arena)?.to_vec());
         }
+        exec.note_written(table, row, context)?;
         count += 1;
         answered(target.returning, row, exec, context, out)?;
         exec.give_arena(passing);
@@ -202,7 +203,9 @@ fn update_existing<'a>(
     {
         return Ok(None);
     }
-    if written.contains(key_of(target.table, old, &mut KeyScratch::new(), &arena)?) {
+    let mut scratch = KeyScratch::new();
+    let key = key_of(target.table, old, &mut scratch, &arena)?;
+    if written.contains(key) || exec.has_written(target.table, key) {
         let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
         let hint =
             "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
@@ -251,6 +254,9 @@ fn update<'p, 'a>(
         }
         let (values, beside) = values.split_at(set.len());
         let new = change(target, old, (set, values), exec, context)?;
+        if is_of_key(target.table, set) {
+            exec.note_written(target.table, new, context)?;
+        }
         notes.updated(target.table, (old, new), exec)?;
         count += 1;
         if beside.is_empty() {

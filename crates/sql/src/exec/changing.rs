@@ -36,6 +36,23 @@ impl Exec<'_> {
         Ok(changed.as_mut().is_none_or(|changed| changed.insert((table.id, key.to_vec()))))
     }
 
+    /// A part of a statement has written this row, which other parts then do not change.
+    pub(super) fn note_written(
+        &self,
+        table: &Table,
+        row: &[crate::datum::Datum<'_>],
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        self.is_unchanged(table, row, context).map(drop)
+    }
+
+    /// Whether a part of a statement has written the row of this key.
+    pub(super) fn has_written(&self, table: &Table, key: &[u8]) -> bool {
+        let Some(results) = self.shared.results.get() else { return false };
+        let changed = results.changed.borrow();
+        changed.as_ref().is_some_and(|changed| changed.contains(&(table.id, key.to_vec())))
+    }
+
     /// Whether the statement has changes in its WITH.
     pub(super) fn makes_several_changes(&self) -> bool {
         self.shared.results.get().is_some_and(|results| results.changed.borrow().is_some())
