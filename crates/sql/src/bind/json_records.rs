@@ -3,10 +3,9 @@
 use sqlparser::ast;
 
 use super::joins::{Source, scope_of};
-use super::literals::constant;
 use super::{Binder, Scope, folded};
 use crate::casts::Place;
-use crate::datum::Datum;
+use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions::{Function, Unresolved, functions, no_function};
@@ -42,7 +41,7 @@ static CHECKS: &[Function] = functions! {
 
 /// What a value is.
 fn kind(value: Datum<'_>) -> &'static str {
-    let Datum::Json(text) = value else { return "a scalar" };
+    let (Datum::Json(text) | Datum::Text(text)) = value else { return "a scalar" };
     match text.trim_start().as_bytes().first() {
         Some(b'{') => "an object",
         Some(b'[') => "an array",
@@ -132,7 +131,7 @@ impl Binder<'_> {
         }
         let is_json = matches!(to.base, Type::Json | Type::Jsonb);
         let object = Typed::new(Expr::Column(0), of);
-        let key = Typed::new(constant(Datum::Text(name), Type::Text).expr, Type::Text);
+        let key = Typed::new(Expr::Constant(OwnedDatum::Text(name.into())), Type::Text);
         let member = self.apply(if is_json { "->" } else { "->>" }, vec![object, key])?;
         let value = self.cast(member, to.base.into(), Place::Explicit)?;
         Ok(self.cast(value, to, Place::Assignment)?.expr)
