@@ -81,11 +81,10 @@ fn named_type(of: &DataType, find: Find<'_>) -> Result<ColumnType, SqlError> {
 }
 
 /// Types of PostgreSQL that are not there.
-const ABSENT: [&str; 27] = [
+const ABSENT: [&str; 26] = [
     "bit",
     "box",
     "cidr",
-    "circle",
     "datemultirange",
     "daterange",
     "inet",
