@@ -13,7 +13,10 @@ const SCHEMA: char = '\u{3}';
 /// A statement of this kind, if the next one is: the parser then stands behind it.
 pub(crate) fn statement(parser: &mut Parser<'_>) -> Result<Option<ast::Statement>, ParserError> {
     match parser.peek_token_ref().token {
-        Token::Word(ref word) if word.keyword == Keyword::ALTER => parser.maybe_parse(set_schema),
+        Token::Word(ref word) if word.keyword == Keyword::ALTER => match parser.maybe_parse(rename_view)? {
+            Some(renamed) => Ok(Some(renamed)),
+            None => parser.maybe_parse(set_schema),
+        },
         Token::Word(ref word) if [Keyword::BEGIN, Keyword::START, Keyword::SET].contains(&word.keyword) => {
             if says_deferrable(parser) {
                 parser.maybe_parse(deferrable)
@@ -182,6 +185,37 @@ fn sequence_option(parser: &mut Parser<'_>) -> Result<Option<SequenceOption>, Pa
         return Ok(None);
     };
     Ok(Some(SequenceOption::Known(option)))
+}
+
+/// `ALTER VIEW … RENAME …`, in the form of a change of a table of a type that PostgreSQL does not have.
+fn rename_view(parser: &mut Parser<'_>) -> Result<ast::Statement, ParserError> {
+    parser.expect_keywords(&[Keyword::ALTER, Keyword::VIEW])?;
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    let name = parser.parse_object_name(false)?;
+    parser.expect_keyword(Keyword::RENAME)?;
+    let operation = if parser.parse_keyword(Keyword::TO) {
+        Operation::RenameTable { table_name: ast::RenameTableNameKind::To(parser.parse_object_name(false)?) }
+    } else {
+        let _ = parser.parse_keyword(Keyword::COLUMN);
+        let old_column_name = parser.parse_identifier()?;
+        parser.expect_keyword(Keyword::TO)?;
+        Operation::RenameColumn { old_column_name, new_column_name: parser.parse_identifier()? }
+    };
+    Ok(ast::Statement::AlterTable(ast::AlterTable {
+        name,
+        if_exists,
+        only: false,
+        operations: vec![operation],
+        location: None,
+        on_cluster: None,
+        table_type: Some(ast::AlterTableType::Iceberg),
+        end_token: AttachedToken::empty(),
+    }))
+}
+
+/// Whether the statement was written as ALTER VIEW.
+pub(crate) fn is_of_view(alter: &ast::AlterTable) -> bool {
+    alter.table_type == Some(ast::AlterTableType::Iceberg)
 }
 
 /// `ALTER TABLE … SET SCHEMA …`

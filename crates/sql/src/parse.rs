@@ -466,6 +466,22 @@ fn known_gap(text: &str, error: SqlError) -> SqlError {
     if let Some(known) = STATEMENTS.iter().find(|of| starts(of)) {
         return SqlError::unsupported(format!("the statement {}", known.to_uppercase()));
     }
+    let has = |pair: [&str; 2]| words.windows(2).any(|words| words == pair);
+    let gaps = [
+        (has(["between", "symmetric"]), "BETWEEN SYMMETRIC"),
+        (
+            has(["rows", "from"]) || words.windows(2).any(|it| it[0] == "rows" && it[1].starts_with("from(")),
+            "ROWS FROM",
+        ),
+        (words.iter().any(|word| word == "uescape"), "UESCAPE"),
+        (
+            words.first().is_some_and(|word| word == "update") && error.message().ends_with("near \"[\""),
+            "a part of an array as what is set",
+        ),
+    ];
+    if let Some((_, gap)) = gaps.into_iter().find(|(is_there, _)| *is_there) {
+        return SqlError::unsupported(gap);
+    }
     let is_recursive = words.starts_with(&["with".to_owned(), "recursive".to_owned()]);
     let follows = |clause: &str| words.windows(2).any(|pair| pair[0].ends_with(')') && pair[1] == clause);
     match ["search", "cycle"].into_iter().find(|clause| is_recursive && follows(clause)) {

@@ -240,6 +240,9 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
         ast::Statement::CreateExtension(create) => return binder.create_extension(create),
         ast::Statement::CreateView(create) => binder.create_view(create)?,
         ast::Statement::AlterTable(alter) => return binder.alter_table(alter),
+        ast::Statement::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
+            return binder.rename_index(name, index_name);
+        }
         ast::Statement::Drop { object_type, names, cascade, if_exists, .. } => {
             binder.drop_objects(*object_type, names, *cascade, *if_exists)?
         }

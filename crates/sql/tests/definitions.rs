@@ -91,6 +91,28 @@ fn views_keep_their_columns_or_refuse_new_ones() {
     assert_eq!(run(&mut connection, "SELECT * FROM w").unwrap(), "1|8");
 }
 
+/// What a view reads without its name keeps the name.
+#[test]
+fn columns_that_views_read_unnamed_keep_their_names() {
+    let protocol = Serial::open(Default::default(), Common::default()).unwrap();
+    let mut connection = Connection::open(&SqlDatabase::open(protocol)).unwrap();
+    run(&mut connection, "CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
+    run(&mut connection, "INSERT INTO t VALUES (1, 2)").unwrap();
+    for query in [
+        "SELECT x.v FROM t x JOIN t y USING (id)",
+        "SELECT s.v FROM (SELECT * FROM t) s",
+        "SELECT row_to_json(t) AS v FROM t",
+        "SELECT s.v FROM (SELECT id::int, v FROM t) s WHERE s.id = 1",
+    ] {
+        run(&mut connection, &format!("CREATE VIEW w AS {query}")).unwrap();
+        let before = run(&mut connection, "SELECT v FROM w").unwrap();
+        assert_eq!(code(run(&mut connection, "ALTER TABLE t RENAME COLUMN id TO other")), "0A000", "{query}");
+        assert_eq!(run(&mut connection, "SELECT v FROM w").unwrap(), before, "{query}");
+        run(&mut connection, "DROP VIEW w").unwrap();
+    }
+    run(&mut connection, "ALTER TABLE t RENAME COLUMN id TO other").unwrap();
+}
+
 #[test]
 fn tables_of_others_are_there_and_a_stale_description_is_not_theirs() {
     let protocol = Maflingo::open(Default::default(), Common::default()).unwrap();

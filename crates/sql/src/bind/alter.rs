@@ -9,6 +9,7 @@ use super::definitions::{Constraint, Draft, constraint_of};
 use super::drops::{cascaded, depended_on};
 use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
+use super::traces::NewNames;
 use super::{Binder, Scope, Written, folded, plain_name};
 use crate::casts::Place;
 use crate::catalog::{Column, Object, Table, taken};
@@ -54,6 +55,14 @@ impl Draft {
 }
 
 impl Alteration {
+    /// One that changes nothing yet.
+    pub(super) fn of(table: &Arc<Table>, tag: &'static str) -> Self {
+        let mut definition = Definition::new(tag);
+        definition.closes.push(table.id);
+        let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();
+        Self { table: table.clone(), draft: Draft::of(table), values, is_rewritten: false, definition }
+    }
+
     fn column(&self, name: &ast::Ident) -> Result<usize, SqlError> {
         let name = folded(name);
         let missing = || {
@@ -63,49 +72,56 @@ impl Alteration {
         self.draft.column(&name).ok_or_else(missing)
     }
 
-    fn check(&mut self, query: String, state: SqlState, message: String) {
+    pub(super) fn check(&mut self, query: String, state: SqlState, message: String) {
         self.definition.checks.push((query, SqlError::new(state, message)));
     }
 }
 
 impl Binder<'_> {
     pub(crate) fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Action, SqlError> {
+        let renames = |it: &Operation| matches!(it, Operation::RenameTable { .. } | Operation::RenameColumn { .. });
         let written = Written::of(&alter.name)?;
         if !alter.if_exists {
             self.catalog.check_schema(&written)?;
         }
-        let found = self.catalog.find_written(&written)?.and_then(|(_, it)| it.table().cloned());
+        let found = self.catalog.find_written(&written)?;
+        if let (Some((_, Object::View(view))), [operation]) = (&found, &alter.operations[..])
+            && (renames(operation) || crate::gaps::is_of_view(alter))
+        {
+            let tag = if crate::gaps::is_of_view(alter) { "ALTER VIEW" } else { "ALTER TABLE" };
+            let mut definition = Definition::new(tag);
+            self.rename_view(view, operation, &mut definition)?;
+            return Ok(Action::Define(definition.into()));
+        }
+        let found = found.and_then(|(_, it)| it.table().cloned());
         let Some(table) = found else {
             let shown = if alter.if_exists { written.name.clone() } else { written.to_string() };
             let message = format!("relation \"{shown}\" does not exist");
             return match alter.if_exists {
                 true => {
                     let notice = Notice::remark(SqlState::SUCCESS, format!("{message}, skipping"));
-                    Ok(Action::Skip { tag: "ALTER TABLE", notice })
+                    let tag = if crate::gaps::is_of_view(alter) { "ALTER VIEW" } else { "ALTER TABLE" };
+                    Ok(Action::Skip { tag, notice })
                 }
                 false => Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)),
             };
         };
         self.catalog.check_owner(&Object::Table(table.clone()))?;
-        let renames = |it: &Operation| matches!(it, Operation::RenameTable { .. } | Operation::RenameColumn { .. });
-        if !table.views.is_empty() && alter.operations.iter().any(renames) {
-            return Err(SqlError::unsupported("a change of names of which views are made"));
+        if !table.views.is_empty() && alter.operations.len() > 1 && alter.operations.iter().any(renames) {
+            return Err(SqlError::unsupported("a change of names of which views are made, among others,"));
         }
         if alter.operations.iter().any(|it| matches!(it, Operation::AddColumn { .. })) {
             self.check_views_of_all_columns(&table.views)?;
         }
-        Ok(Action::Define(self.altered(table, &alter.operations)?.into()))
-    }
-
-    fn altered(&mut self, table: Arc<Table>, operations: &[Operation]) -> Result<Definition, SqlError> {
-        let mut definition = Definition::new("ALTER TABLE");
-        definition.closes.push(table.id);
-        let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();
-        let draft = Draft::of(&table);
-        let mut change = Alteration { table, draft, values, is_rewritten: false, definition };
-        for operation in operations {
+        let mut change = Alteration::of(&table, "ALTER TABLE");
+        for operation in &alter.operations {
             self.alteration(operation, &mut change)?;
         }
+        Ok(Action::Define(self.altered(change)?.into()))
+    }
+
+    /// The definition that an alteration is.
+    pub(super) fn altered(&mut self, change: Alteration) -> Result<Definition, SqlError> {
         let Alteration { table, draft, values, is_rewritten, mut definition } = change;
         if draft.name != table.name {
             definition.set_object(&table.name, None);
@@ -126,6 +142,13 @@ impl Binder<'_> {
                 Column { computed, ..column }
             }));
             objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
+            let columns = renames.into_iter().filter_map(|(old, new)| Some((table.column(&old)?, old, new)));
+            let columns: Vec<_> = columns.collect();
+            if !table.views.is_empty() && (name != table.name || !columns.is_empty()) {
+                let names = NewNames { old: &table.name, new: &name, columns: &columns };
+                let becomes = Object::Table(Arc::new(table.redescribed(&name, description.clone())));
+                self.rename_in_views(names, &table.views, &becomes, &mut definition)?;
+            }
             definition.set_object(&name, Some(NewObject::Table(table, description)));
         }
         Ok(definition)
@@ -140,7 +163,9 @@ impl Binder<'_> {
         if !table.views.is_empty() {
             return Err(SqlError::unsupported("a change of columns and names of which views are made"));
         }
-        self.altered(table.clone(), &[operation])
+        let mut change = Alteration::of(table, "ALTER TABLE");
+        self.alteration(&operation, &mut change)?;
+        self.altered(change)
     }
 
     /// Has the engine make the table anew, with these values of its rows.
@@ -205,6 +230,7 @@ impl Binder<'_> {
                 let cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
                 self.drop_constraint(&folded(name), *if_exists, cascade, change)
             }
+            Operation::ValidateConstraint { name } => change.validate(&folded(name)),
             Operation::OwnerTo { .. } => Err(SqlError::unsupported("OWNER TO among other changes")),
             other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
         }
@@ -278,30 +304,14 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, kind));
         }
         self.add_constraint(&mut change.draft, constraint, &mut change.definition)?;
-        let table = change.draft.name.clone();
         if not_valid {
             return Ok(());
         }
-        if is_check && let Some(check) = change.draft.description.checks.last() {
-            let query = format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", table.written(), check.condition);
-            let message =
-                format!("check constraint \"{}\" of relation \"{table}\" is violated by some row", check.name);
-            change.check(query, SqlState::CHECK_VIOLATION, message);
+        if is_check && let Some(check) = change.draft.description.checks.last().cloned() {
+            change.check_rows(&check);
         }
-        if is_foreign && let Some(key) = change.draft.description.foreign.last() {
-            let pairs = || key.columns.iter().map(|name| quoted(name)).zip(key.parents.iter().map(|name| quoted(name)));
-            let present: Vec<_> = pairs().map(|(own, _)| format!("c.{own} IS NOT NULL")).collect();
-            let same: Vec<_> = pairs().map(|(own, other)| format!("p.{other} = c.{own}")).collect();
-            let query = format!(
-                "SELECT 1 FROM {} c WHERE {} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {}) LIMIT 1",
-                table.written(),
-                present.join(" AND "),
-                key.parent.written(),
-                same.join(" AND ")
-            );
-            let message =
-                format!("insert or update on table \"{table}\" violates foreign key constraint \"{}\"", key.name);
-            change.check(query, SqlState::FOREIGN_KEY_VIOLATION, message);
+        if is_foreign && let Some(key) = change.draft.description.foreign.last().cloned() {
+            change.check_keys(&key);
         }
         Ok(())
     }

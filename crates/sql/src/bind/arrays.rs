@@ -58,8 +58,8 @@ impl Binder<'_> {
         }
         let root = match &names[..] {
             [] => self.expr(root)?,
-            [name] => self.column(None, &folded(name))?,
-            [table, name] => self.column(Some((&*folded(table)).into()), &folded(name))?,
+            [name] => self.named_column(None, name)?,
+            [table, name] => self.named_column(Some((&*folded(table)).into()), name)?,
             _ => return Err(SqlError::unsupported("such a name")),
         };
         let of = root.base();

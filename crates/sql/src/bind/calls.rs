@@ -249,10 +249,7 @@ impl Binder<'_> {
             "array_to_string"
                 if arguments.first().is_some_and(|it| it.base().element().is_some_and(|it| it != Type::Text)) =>
             {
-                let of = arguments[0].base().element().unwrap_or(Type::Text);
-                let array = arguments.remove(0);
-                let shown = Expr::Cast(Cast::ShowItems(of), Box::new(array.expr));
-                arguments.insert(0, Typed::new(shown, Type::Texts));
+                Self::show_items(&mut arguments);
                 self.call(name, arguments)
             }
             "to_json"
@@ -303,6 +300,14 @@ impl Binder<'_> {
                 None => self.call(name, arguments),
             },
         }
+    }
+
+    /// The first argument, an array, with its items as texts.
+    fn show_items(arguments: &mut Vec<Typed>) {
+        let of = arguments[0].base().element().unwrap_or(Type::Text);
+        let array = arguments.remove(0);
+        let shown = Expr::Cast(Cast::ShowItems(of), Box::new(array.expr));
+        arguments.insert(0, Typed::new(shown, Type::Texts));
     }
 
     fn null_if(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {

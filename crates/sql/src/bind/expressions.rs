@@ -31,9 +31,9 @@ impl Binder<'_> {
             ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
                 self.plain_call(&folded(name), Vec::new())
             }
-            ast::Expr::Identifier(name) => self.column(None, &folded(name)),
+            ast::Expr::Identifier(name) => self.named_column(None, name),
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
-                [table, name] => self.column(Some((&*folded(table)).into()), &folded(name)),
+                [table, name] => self.named_column(Some((&*folded(table)).into()), name),
                 [schema, table, name] => self.column_of_schema(&folded(schema), &folded(table), &folded(name)),
                 _ => Err(SqlError::unsupported(format!("the name {expr}"))),
             },

@@ -61,7 +61,7 @@ impl Binder<'_> {
     }
 
     /// Binds what stands in FROM, which sees what is to its left if it is `LATERAL`.
-    fn seeing<O>(
+    pub(super) fn seeing<O>(
         &mut self,
         is_lateral: bool,
         bind: impl FnOnce(&mut Self) -> Result<O, SqlError>,
@@ -126,6 +126,9 @@ impl Binder<'_> {
         if let Some((_, Object::Sequence(sequence))) = &found {
             return self.sequence_row(sequence, alias);
         }
+        if let Some((own, Object::Table(_) | Object::View(_))) = &found {
+            self.catalog.trace_table(name, own, alias.is_some());
+        }
         if let Some((_, Object::View(view))) = found {
             let need = self.catalog.need(Object::View(view.clone()), bits::SELECT);
             let bound = self.view(&view)?;
@@ -164,6 +167,12 @@ impl Binder<'_> {
         has_numbers: bool,
         alias: Option<&ast::TableAlias>,
     ) -> Result<Source, SqlError> {
+        if let ([(name, arguments)], false) = (functions, has_numbers)
+            && let Some(form) = super::json_records::form(name)
+        {
+            return self.rows_of_json(name, form, arguments, alias);
+        }
+        super::json_records::check_untyped(alias)?;
         let (mut calls, mut columns) = (Vec::new(), Vec::new());
         let named = match (alias, functions) {
             (Some(alias), _) => folded(&alias.name),

@@ -25,6 +25,8 @@ mod groups;
 mod identities;
 mod indexes;
 mod joins;
+mod json_records;
+mod late_checks;
 mod likes;
 mod literals;
 mod naming;
@@ -45,6 +47,7 @@ mod sets;
 mod subqueries;
 mod system;
 mod table_as;
+mod traces;
 mod types;
 mod variables;
 mod view_columns;
@@ -143,6 +146,8 @@ pub(crate) struct Recorded<'c> {
     pub(crate) enums_named: RefCell<Vec<Name>>,
     /// The statement shows what goes on now.
     pub(crate) is_live: Cell<bool>,
+    /// What the query of a view names, where that is asked.
+    pub(crate) trace: RefCell<Option<traces::Trace>>,
 }
 
 impl std::ops::Deref for Recorded<'_> {
@@ -156,7 +161,7 @@ impl std::ops::Deref for Recorded<'_> {
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
         let (used, named, found_by_path, needs, known_roles) = Default::default();
-        let (check_as, is_kept_text, enums_named, is_live) = Default::default();
+        let (check_as, is_kept_text, enums_named, is_live, trace) = Default::default();
         Self {
             catalog,
             path,
@@ -169,6 +174,7 @@ impl<'c> Recorded<'c> {
             found_by_path,
             enums_named,
             is_live,
+            trace,
         }
     }
 

@@ -52,6 +52,15 @@ impl Need {
         self.object.table().is_some_and(|own| own.id == table.id) && self.read.contains(&column)
     }
 
+    /// Whether it is about the table, or the view, of this name.
+    pub(super) fn is_about(&self, name: &Name) -> bool {
+        match &self.object {
+            Object::Table(table) => table.name == *name,
+            Object::View(view) => view.name == *name,
+            _ => false,
+        }
+    }
+
     fn is_met(&self, rights: &Rights) -> bool {
         let Some(access) = self.object.access() else { return true };
         let held = rights.held(access, self.object.kind());
@@ -130,6 +139,7 @@ impl Recorded<'_> {
 
     /// The statement reads a column.
     pub(super) fn reads(&self, origin: Option<Origin>) {
+        self.trace_read(origin);
         if let Some((at, column)) = origin {
             self.change_need(at, |need| {
                 need.privileges |= bits::SELECT;

@@ -320,6 +320,7 @@ impl Binder<'_> {
     ) -> Result<(), SqlError> {
         match item {
             ast::SelectItem::UnnamedExpr(expr) => {
+                self.catalog.trace_item(expr);
                 let typed = self.expr(expr)?;
                 list.push((name_of(expr), typed));
             }

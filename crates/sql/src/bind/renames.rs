@@ -6,12 +6,12 @@ use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::alter::{Alteration, quoted};
 use super::definitions::{Draft, check_name, constraint_taken};
-use super::{Binder, folded};
-use crate::catalog::taken;
+use super::{Binder, Written, folded, plain_name};
+use crate::catalog::{Object, taken};
 use crate::error::{SqlError, SqlState};
 use crate::names::Name;
 use crate::sequences::SequenceDefinition;
-use crate::statement::NewObject;
+use crate::statement::{Action, NewObject};
 
 impl Binder<'_> {
     pub(super) fn rename_column(
@@ -96,6 +96,30 @@ impl Binder<'_> {
             change.definition.set_object(&sequence.name.clone(), Some(NewObject::Sequence(of, Some(sequence))));
         }
         Ok(())
+    }
+}
+
+impl Binder<'_> {
+    /// ALTER INDEX … RENAME TO, of the index of a constraint, too.
+    pub(crate) fn rename_index(&mut self, name: &ast::ObjectName, new: &ast::ObjectName) -> Result<Action, SqlError> {
+        let written = Written::of(name)?;
+        self.catalog.check_schema(&written)?;
+        let (own, table) = self.catalog.written_index(&written)?.ok_or_else(|| written.missing())?;
+        self.catalog.check_owner_of_index(&Object::Table(table.clone()), &own)?;
+        let new = own.beside(&plain_name(new)?);
+        if self.catalog.is_taken(&new)? {
+            return Err(taken(&new));
+        }
+        let mut change = Alteration::of(&table, "ALTER INDEX");
+        let Draft { description, key, indexes, .. } = &mut change.draft;
+        if key.is_some() && description.primary == own.plain() {
+            new.plain().clone_into(&mut description.primary);
+        } else {
+            let names = indexes.iter_mut().map(|index| &mut index.name).chain(&mut description.constraints);
+            names.filter(|it| **it == own.plain()).for_each(|it| new.plain().clone_into(it));
+            change.is_rewritten = true;
+        }
+        Ok(Action::Define(self.altered(change)?.into()))
     }
 }
 

@@ -80,6 +80,36 @@ fn named_type(of: &DataType, find: Find<'_>) -> Result<ColumnType, SqlError> {
     }
 }
 
+/// Types of PostgreSQL that are not there.
+const ABSENT: [&str; 26] = [
+    "bit",
+    "box",
+    "cidr",
+    "datemultirange",
+    "daterange",
+    "inet",
+    "int4multirange",
+    "int4range",
+    "int8multirange",
+    "int8range",
+    "jsonpath",
+    "line",
+    "lseg",
+    "macaddr",
+    "macaddr8",
+    "money",
+    "nummultirange",
+    "numrange",
+    "path",
+    "point",
+    "polygon",
+    "timetz",
+    "tsquery",
+    "tsrange",
+    "tsvector",
+    "xml",
+];
+
 /// A type that has no word of its own in statements.
 fn custom(name: &ObjectName, find: Find<'_>) -> Result<ColumnType, SqlError> {
     let is_quoted = matches!(&name.0[..], [one] if one.as_ident().is_some_and(|it| it.quote_style.is_some()));
@@ -91,7 +121,10 @@ fn custom(name: &ObjectName, find: Find<'_>) -> Result<ColumnType, SqlError> {
     if let Some(known) = Type::by_name(&written.name).filter(|_| is_of_system) {
         return Ok(known.into());
     }
-    let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{written}\" does not exist"));
+    let missing = || match is_of_system && ABSENT.contains(&&*written.name) {
+        true => SqlError::unsupported(format!("the type {}", written.name)),
+        false => SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{written}\" does not exist")),
+    };
     find(&written)?.map(ColumnType::from).ok_or_else(missing)
 }
 

@@ -28,10 +28,16 @@ impl Binder<'_> {
         let (scopes, tables) = (std::mem::take(&mut self.scopes), std::mem::take(&mut self.tables));
         let start = std::mem::replace(&mut self.from_start, 0);
         let aggregates = self.aggregates.take();
+        let is_nested = !self.views.is_empty();
         self.views.push(view.name.clone());
         let bind = |binder: &mut Self| binder.without_variables(|binder| binder.query(query));
         let check_as = self.catalog.check_as.replace(Some(view.access.owner()));
+        // What another view names is in its own text.
+        let trace = if is_nested { self.catalog.trace.take() } else { None };
         let bound = self.under_path(view.path.clone(), bind);
+        if is_nested {
+            self.catalog.trace.replace(trace);
+        }
         self.catalog.check_as.set(check_as);
         self.views.pop();
         (self.scopes, self.tables, self.from_start, self.aggregates) = (scopes, tables, start, aggregates);
@@ -135,7 +141,7 @@ impl Binder<'_> {
     }
 
     /// Changes which views an object knows to be about it.
-    fn note_views(
+    pub(super) fn note_views(
         &self,
         name: &Name,
         definition: &mut Definition,

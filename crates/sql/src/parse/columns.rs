@@ -24,7 +24,7 @@ fn is_word(token: &Token, text: &str) -> bool {
 
 /// Rewrites the definitions of tables among the statements.
 pub(super) fn with_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is_met = |it: &TokenWithSpan| matches!(keyword(&it.token), Keyword::CREATE | Keyword::ALTER);
+    let is_met = |it: &TokenWithSpan| matches!(keyword(&it.token), Keyword::CREATE | Keyword::ALTER | Keyword::DROP);
     if !tokens.iter().any(is_met) {
         return tokens;
     }
@@ -36,10 +36,19 @@ pub(super) fn with_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         match first {
             Some(Keyword::CREATE) if is_of_table => likes(statement, &mut out),
             Some(Keyword::ALTER) if is_of_table => changes(&words, &mut out),
+            Some(Keyword::DROP) if is_concurrent(&words) => {
+                out.extend(words.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, word)| (*word).clone()));
+            }
             _ => out.extend_from_slice(statement),
         }
     }
     out
+}
+
+/// Whether the words begin with DROP INDEX CONCURRENTLY, which waits for nothing here.
+fn is_concurrent(words: &[&TokenWithSpan]) -> bool {
+    let is = |at: usize, wanted: Keyword| words.get(at).is_some_and(|it| keyword(&it.token) == wanted);
+    is(1, Keyword::INDEX) && is(2, Keyword::CONCURRENTLY)
 }
 
 /// Moves `LIKE t INCLUDING …` from the list of columns into the name of a column.

@@ -15,7 +15,7 @@ pub(super) fn with_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     for token in tokens {
         match &token.token {
-            Token::Word(word) if !written(word).is_empty() => {
+            Token::Word(word) if !written(word).is_empty() && !follows_name_sign(&out) => {
                 for word in written(word) {
                     out.push(TokenWithSpan { token: Token::make_keyword(word), span: token.span });
                 }
@@ -33,6 +33,16 @@ pub(super) fn with_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     out
+}
+
+/// Whether what comes next is a name, whatever it is: it stands behind AS or a dot.
+fn follows_name_sign(tokens: &[TokenWithSpan]) -> bool {
+    let last = tokens.iter().rev().find(|it| !matches!(it.token, Token::Whitespace(_)));
+    last.is_some_and(|it| match &it.token {
+        Token::Period => true,
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("as"),
+        _ => false,
+    })
 }
 
 fn written(word: &sqlparser::tokenizer::Word) -> &'static [&'static str] {
