@@ -1,28 +1,32 @@
 //! The tables that statements are bound to.
 
+mod enums;
 mod foreign_key;
 mod owners;
 mod shared;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use hashbrown::HashMap;
 use polychron_base::{IndexId, TableId};
-use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, TableDefinition};
+use polychron_schema::{ColumnOrder, KeyExtractor, Layout, TableDefinition};
 use serde::{Deserialize, Serialize};
 
 use crate::computed::{Computed, Rule};
 use crate::configured::Configured;
+use crate::enums::{Enum, Enums};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, Path};
 use crate::procedures::Procedure;
 use crate::roles::{Access, Grant, Role, SharedAccess};
 use crate::sequences::{Sequence, SequenceDefinition};
 pub(crate) use crate::temporary::OnCommit;
-use crate::types::{Bound, ColumnType, Type};
+use crate::types::ColumnType;
 
 pub(crate) use foreign_key::{ForeignAction, ForeignKey};
+use stored::of_stored;
 
 /// What SQL knows of a table, and the engine does not: `definitions` keeps it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -277,30 +281,6 @@ impl Table {
     }
 }
 
-/// The type of SQL whose values a column of the engine holds.
-pub(crate) fn of_stored(stored: Stored) -> Option<ColumnType> {
-    let base = match stored {
-        Stored::Bool => Type::Bool,
-        Stored::I8 | Stored::I16 | Stored::U8 => Type::Int2,
-        Stored::I32 | Stored::U16 => Type::Int4,
-        Stored::I64 | Stored::U32 => Type::Int8,
-        Stored::U64 => return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(20, 0) }),
-        Stored::F32 => Type::Float4,
-        Stored::F64 => Type::Float8,
-        Stored::Decimal { scale } => return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(18, scale) }),
-        Stored::Decimal128 { scale } => {
-            return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(38, scale) });
-        }
-        Stored::I128 => return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(38, 0) }),
-        Stored::Date => Type::Date,
-        Stored::Timestamp => Type::Timestamp,
-        Stored::String { .. } | Stored::FixedString { .. } => Type::Text,
-        Stored::Bytes { .. } | Stored::FixedBytes { .. } => Type::Bytea,
-        _ => return None,
-    };
-    Some(base.into())
-}
-
 /// Something with a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
@@ -308,6 +288,7 @@ pub(crate) enum Object {
     Sequence(Arc<Sequence>),
     View(Arc<View>),
     Procedure(Arc<Procedure>),
+    Enum(Arc<Enum>),
     Schema(Arc<Schema>),
     Role(Arc<Role>),
     Shared(Arc<SharedAccess>),
@@ -376,6 +357,9 @@ pub(crate) trait Source: crate::watch::Live + Send + Sync {
     /// The roles that SQL has made, and what all objects share. From now on the catalog has them all.
     fn roles(&self) -> Result<Vec<(Name, Object)>, SqlError>;
 
+    /// The enums that SQL has made. From now on the catalog has them all.
+    fn enums(&self) -> Result<Vec<(Name, Object)>, SqlError>;
+
     fn find(&self, name: &Name) -> Result<Option<Object>, SqlError>;
 
     /// Values of a sequence up to `last` may be given out from now on, whatever becomes of the process, if it was `from` up to now. The answer is up to where
@@ -416,6 +400,10 @@ pub(crate) struct Catalog {
     knows_all: bool,
     /// All roles are, and what all objects share.
     knows_roles: bool,
+    /// All enums are.
+    knows_enums: bool,
+    /// The types of those that are here.
+    enums: Arc<Enums>,
 }
 
 impl Catalog {
@@ -429,8 +417,22 @@ impl Catalog {
         let (objects, gone) = (self.objects.clone(), self.gone.clone());
         let (source, closed) = (self.source.clone(), self.closed.clone());
         let (version, knows_schemas, knows_all) = (self.version + 1, self.knows_schemas, self.knows_all);
-        let (definitions, is_changed, knows_roles) = (self.definitions, false, self.knows_roles);
-        Self { objects, gone, source, closed, version, definitions, is_changed, knows_schemas, knows_all, knows_roles }
+        let (definitions, knows_roles, knows_enums) = (self.definitions, self.knows_roles, self.knows_enums);
+        let (is_changed, enums) = (false, self.enums.clone());
+        Self {
+            objects,
+            gone,
+            source,
+            closed,
+            version,
+            definitions,
+            is_changed,
+            knows_schemas,
+            knows_all,
+            knows_roles,
+            knows_enums,
+            enums,
+        }
     }
 
     /// The same objects with a new one, in the place of one of its name.
@@ -438,6 +440,7 @@ impl Catalog {
     pub(crate) fn with(&self, name: &Name, new: Object) -> Self {
         let mut next = self.next();
         next.objects.insert(name.clone(), new);
+        next.settle([name].into_iter());
         next
     }
 
@@ -454,6 +457,7 @@ impl Catalog {
                 }
             }
         }
+        next.settle(changes.keys());
         next
     }
 
@@ -467,6 +471,7 @@ impl Catalog {
                 None => drop(next.objects.remove(name)),
             }
         }
+        next.settle(changes.keys());
         next
     }
 

@@ -364,6 +364,7 @@ impl<P: Protocol> Connection<P> {
             NewObject::Shared(shared) => Object::Shared(shared.into()),
             NewObject::View(view) => Object::View(view.into()),
             NewObject::Procedure(procedure) => Object::Procedure(procedure.into()),
+            NewObject::Enum(of) => Object::Enum(of.into()),
         })
     }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use polychron_engine::Protocol;
 use sqlparser::ast;
 
-use crate::bind::{Binder, column_type, folded};
+use crate::bind::{Binder, folded};
 use crate::casts::Place;
 use crate::connection::{Connection, Parameters};
 use crate::context::{Context, Now, now};
@@ -154,7 +154,10 @@ impl<P: Protocol> Connection<P> {
             let word = word.split_whitespace().next().unwrap_or_default();
             return Err(SqlError::unsupported(format!("PREPARE of {word}")));
         }
-        let types: Vec<_> = types.iter().map(|of| column_type(of).map(|of| of.base)).collect::<Result<_, _>>()?;
+        let (catalog, drawn) = (self.catalog(), self.session.drawn().clone());
+        let binder = Binder::new(&catalog, &[], &drawn);
+        let types = types.iter().map(|of| binder.catalog.column_type(of).map(|of| of.base));
+        let types: Vec<_> = types.collect::<Result<_, _>>()?;
         let prepared = self.prepare_text(&statement.to_string(), &types)?;
         let types = prepared.parameters().into();
         self.name_statement(&name, Named { prepared, types })?;

@@ -168,5 +168,5 @@ corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, lev
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(copied: copy);
-corpus!(whole_answer: cursors, transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
+corpus!(whole_answer: cursors, transactions, definitions, constraints, precisions, enums, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
 corpus!(whole_answer: changes_in_with, comments, merge, row_comparisons, procedures, procedure_bodies, points, indexes, keys, comparable, settings, schemas, temporary, assignments, alter_sequences, session_statements);

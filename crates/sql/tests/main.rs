@@ -8,6 +8,7 @@ mod copies;
 mod corpus;
 mod cursors;
 mod definitions;
+mod enums;
 mod explain;
 mod futures;
 mod interrupts;

@@ -9,7 +9,7 @@ use super::definitions::{Constraint, Draft, constraint_of};
 use super::drops::{cascaded, depended_on};
 use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
-use super::{Binder, Scope, Written, column_type, folded, plain_name};
+use super::{Binder, Scope, Written, folded, plain_name};
 use crate::casts::Place;
 use crate::catalog::{Column, Identity, Object, Table, taken};
 use crate::error::{SqlError, SqlState};
@@ -98,12 +98,16 @@ impl Binder<'_> {
         if alter.operations.iter().any(|it| matches!(it, Operation::AddColumn { .. })) {
             self.check_views_of_all_columns(&table.views)?;
         }
+        Ok(Action::Define(self.altered(table, &alter.operations)?.into()))
+    }
+
+    fn altered(&mut self, table: Arc<Table>, operations: &[Operation]) -> Result<Definition, SqlError> {
         let mut definition = Definition::new("ALTER TABLE");
         definition.closes.push(table.id);
         let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();
         let draft = Draft::of(&table);
         let mut change = Alteration { table, draft, values, is_rewritten: false, definition };
-        for operation in &alter.operations {
+        for operation in operations {
             self.alteration(operation, &mut change)?;
         }
         let Alteration { table, draft, values, is_rewritten, mut definition } = change;
@@ -128,7 +132,19 @@ impl Binder<'_> {
             objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
             definition.set_object(&name, Some(NewObject::Table(table, description)));
         }
-        Ok(Action::Define(definition.into()))
+        Ok(definition)
+    }
+
+    /// The table without these columns, and all that goes with them.
+    pub(super) fn without_columns(&mut self, table: &Arc<Table>, columns: &[String]) -> Result<Definition, SqlError> {
+        let names = columns.iter().map(|name| ast::Ident::with_quote('"', name)).collect();
+        let drop_behavior = Some(ast::DropBehavior::Cascade);
+        let operation =
+            Operation::DropColumn { column_names: names, has_column_keyword: true, if_exists: false, drop_behavior };
+        if !table.views.is_empty() {
+            return Err(SqlError::unsupported("a change of columns and names of which views are made"));
+        }
+        self.altered(table.clone(), &[operation])
     }
 
     /// Has the engine make the table anew, with these values of its rows.
@@ -366,7 +382,7 @@ impl Binder<'_> {
         using: Option<&ast::Expr>,
         change: &mut Alteration,
     ) -> Result<(), SqlError> {
-        let to = column_type(data_type)?;
+        let to = self.catalog.usable_type(data_type)?;
         let from = change.draft.description.columns[at].of;
         let value = match using {
             Some(expr) => {

@@ -12,7 +12,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
-use crate::types::Type;
+use crate::types::{Bound, ColumnType, Type};
 
 /// A call as it is written.
 pub(super) struct Call<'e> {
@@ -238,6 +238,8 @@ impl Binder<'_> {
             | "pg_table_is_visible"
             | "pg_get_userbyid"
             | "pg_typeof"
+            | "pg_type_is_visible"
+            | "format_type"
             | "obj_description"
             | "col_description"
             | "current_schema"
@@ -246,8 +248,9 @@ impl Binder<'_> {
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }
+            "enum_first" | "enum_last" | "enum_range" if !arguments.is_empty() => self.enum_function(name, arguments),
             "uuid_generate_v4" if arguments.is_empty() => self.call("gen_random_uuid", arguments),
-            "current_timestamp" | "current_date" | "localtimestamp" => self.clock_time(name, arguments),
+            "current_timestamp" | "current_date" | "localtimestamp" | "localtime" => self.clock_time(name, arguments),
             _ => match Asked::named(name) {
                 Some(asked) => self.question(asked, arguments),
                 None => self.call(name, arguments),
@@ -265,12 +268,24 @@ impl Binder<'_> {
 
     /// What the clock says, as the standard names it.
     fn clock_time(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
-        let now = self.call("now", arguments)?;
-        match name {
-            "current_date" => self.cast(now, Type::Date.into(), Place::Explicit),
-            "localtimestamp" => self.cast(now, Type::Timestamp.into(), Place::Explicit),
-            _ => Ok(now),
-        }
+        let of = match name {
+            "current_date" => Type::Date,
+            "localtimestamp" => Type::Timestamp,
+            "localtime" => Type::Time,
+            _ => Type::Timestamptz,
+        };
+        let digits = match &arguments[..] {
+            [Typed { expr: Expr::Constant(value), .. }] if of != Type::Date => match value.get() {
+                Datum::Int(digits) => u64::try_from(digits).ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (now, bound) = match digits {
+            Some(digits) => (self.call("now", Vec::new())?, super::types::seconds(of, Some(digits)).bound),
+            None => (self.call("now", arguments)?, Bound::None),
+        };
+        self.cast(now, ColumnType { base: of, bound }, Place::Explicit)
     }
 }
 

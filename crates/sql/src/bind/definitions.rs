@@ -7,7 +7,7 @@ use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::changes::scope_of;
 use super::indexes::{DraftIndex, KeyColumns, check_key};
-use super::{Binder, Recorded, Scope, column_type, folded};
+use super::{Binder, Recorded, Scope, folded};
 use crate::casts::Place;
 use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, OnCommit, ROW_NUMBER, Table};
 use crate::computed::is_own_name;
@@ -58,7 +58,7 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
         (Type::Bool, _) => Stored::Bool,
         (Type::Int2, _) => Stored::I16,
         (Type::Int4, _) => Stored::I32,
-        (Type::Int8 | Type::Oid | Type::Time, _) => Stored::I64,
+        (Type::Int8 | Type::Oid | Type::Time | Type::Enum(_), _) => Stored::I64,
         (Type::Float4, _) => Stored::F32,
         (Type::Float8, _) => Stored::F64,
         (Type::Numeric, Bound::Digits(precision, scale)) if precision <= 18 => Stored::Decimal { scale },
@@ -271,7 +271,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let serial = super::sequences::serial(&column.data_type);
-        let of = serial.map_or_else(|| column_type(&column.data_type), |base| Ok(base.into()))?;
+        let of = serial.map_or_else(|| self.catalog.usable_type(&column.data_type), |base| Ok(base.into()))?;
         let mut new = Column { nullable: serial.is_none(), ..Column::new(name.clone(), of) };
         if serial.is_some() {
             new.default = Some(self.own_sequence(draft, &new, &[], false)?);

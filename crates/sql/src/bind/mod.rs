@@ -16,6 +16,7 @@ mod declarations;
 mod default_privileges;
 mod definitions;
 mod drops;
+mod enums;
 mod expressions;
 mod foreign_keys;
 mod grants;
@@ -132,6 +133,8 @@ pub(crate) struct Recorded<'c> {
     known_roles: OnceCell<(Roles, Arc<SharedAccess>)>,
     /// What names without a schema have stood for by the path alone: what is not in `public`.
     pub(crate) found_by_path: RefCell<Vec<Name>>,
+    /// The enums that were named.
+    pub(crate) enums_named: RefCell<Vec<Name>>,
     /// The statement shows what goes on now.
     pub(crate) is_live: Cell<bool>,
 }
@@ -147,8 +150,20 @@ impl std::ops::Deref for Recorded<'_> {
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
         let (used, named, found_by_path, needs, known_roles) = Default::default();
-        let (check_as, is_kept_text, is_live) = Default::default();
-        Self { catalog, path, used, named, needs, check_as, is_kept_text, known_roles, found_by_path, is_live }
+        let (check_as, is_kept_text, enums_named, is_live) = Default::default();
+        Self {
+            catalog,
+            path,
+            used,
+            named,
+            needs,
+            check_as,
+            is_kept_text,
+            known_roles,
+            found_by_path,
+            enums_named,
+            is_live,
+        }
     }
 
     pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {

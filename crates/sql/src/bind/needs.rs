@@ -311,9 +311,10 @@ impl Binder<'_> {
     pub(crate) fn finish_owners(&self, action: &mut Action) -> Result<(), SqlError> {
         let role = self.catalog.path.user.current.0;
         let Action::Define(definition) = action else { return Ok(()) };
+        self.note_enums(definition)?;
         if !matches!(
             definition.tag,
-            "CREATE TABLE" | "CREATE SEQUENCE" | "CREATE VIEW" | "CREATE SCHEMA" | "CREATE PROCEDURE"
+            "CREATE TABLE" | "CREATE SEQUENCE" | "CREATE VIEW" | "CREATE SCHEMA" | "CREATE PROCEDURE" | "CREATE TYPE"
         ) {
             return self.give_sequences(definition);
         }

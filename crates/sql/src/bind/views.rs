@@ -63,6 +63,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));
         }
         let old = self.replaced_view(&name, create.or_replace)?;
+        self.check_free_of_type(&name)?;
         super::check_reads_only(&create.query, "views")?;
         self.catalog.named.borrow_mut().clear();
         // Its query is bound as if it were within the view, so that it is not made of itself.

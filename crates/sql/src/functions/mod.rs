@@ -66,6 +66,7 @@ impl Function {
             let next = match (wanted, argument) {
                 (Type::AnyArray, argument) => argument.element(),
                 (Type::AnyElement, argument) if *argument != Type::Unknown => Some(*argument),
+                (Type::AnyEnum, argument @ Type::Enum(_)) => Some(*argument),
                 _ => None,
             };
             let Some(next) = next else { continue };
@@ -83,7 +84,7 @@ impl Function {
 
     /// Whether its arguments may be of any type.
     pub(crate) fn is_polymorphic(&self) -> bool {
-        self.arguments.iter().any(|it| matches!(it, Type::AnyArray | Type::AnyElement))
+        self.arguments.iter().any(|it| matches!(it, Type::AnyArray | Type::AnyElement | Type::AnyEnum))
     }
 
     /// Whether the same arguments always have the same result.
@@ -173,7 +174,11 @@ pub(crate) fn resolve(name: &str, arguments: &[Type]) -> Result<&'static Functio
         && (left == Type::Unknown) != (right == Type::Unknown)
     {
         let known = if left == Type::Unknown { right } else { left };
-        let own = if known.element().is_some() { Type::AnyArray } else { known };
+        let own = match known {
+            Type::Array(_) => Type::AnyArray,
+            Type::Enum(_) => Type::AnyEnum,
+            _ => known,
+        };
         if let Some(found) = candidates.iter().find(|it| it.arguments == [known, known] || it.arguments == [own, own]) {
             return Ok(found);
         }

@@ -238,13 +238,22 @@ fn column_of_table(objects: &Objects, number: i64, column: &Column, sequence: Op
 /// A column that may be NULL. What comes behind it in the row says more.
 fn standard_column(number: i64, name: &str, column: ColumnType) -> Row {
     let (of, bound) = (column.base, column.bound);
+    let data_type = match of {
+        Type::Array(_) => "ARRAY",
+        Type::Enum(_) => "USER-DEFINED",
+        _ => of.name(),
+    };
+    let schema = match of.element().unwrap_or(of) {
+        Type::Enum(of) => of.key().schema(),
+        _ => "pg_catalog",
+    };
     let mut row = vec![
         ("column_name", text(name)),
         ("ordinal_position", int(number)),
         ("is_nullable", yes(true)),
-        ("data_type", text(if of.element().is_some() { "ARRAY" } else { of.name() })),
+        ("data_type", text(data_type)),
         ("udt_catalog", text(DATABASE)),
-        ("udt_schema", text("pg_catalog")),
+        ("udt_schema", text(schema)),
         ("udt_name", text(of.internal_name())),
         ("dtd_identifier", text(number.to_string())),
         ("is_self_referencing", yes(false)),
@@ -276,6 +285,9 @@ fn standard_column(number: i64, name: &str, column: ColumnType) -> Row {
             ("character_octet_length", int(i64::from(length) * 4)),
         ]),
         (Category::Text, _) => row.push(("character_octet_length", int(1 << 30))),
+        (Category::DateTime | Category::Timespan, Bound::Seconds(digits)) => {
+            row.push(("datetime_precision", int(digits.into())));
+        }
         (Category::DateTime, _) => row.push(("datetime_precision", int(if of == Type::Date { 0 } else { 6 }))),
         (Category::Timespan, _) => row.push(("datetime_precision", int(6))),
         _ => {}
