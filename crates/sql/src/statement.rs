@@ -9,7 +9,7 @@ use polychron_engine::Transaction;
 use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
-use crate::bind::{Binder, NewTable};
+use crate::bind::{Binder, NewTable, TABLE_AS};
 use crate::catalog::{Catalog, Description, Schema, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
@@ -54,6 +54,8 @@ pub(crate) struct Definition {
     pub(crate) notices: Vec<Notice>,
     /// Tables that no other transaction may use until this one has ended.
     pub(crate) closes: Vec<TableId>,
+    /// Tables whose rows it reads.
+    pub(crate) uses: Vec<TableId>,
     /// Tables that the engine is to make.
     pub(crate) tables: Vec<NewTable>,
     /// What other names stand for afterwards, or that they stand for nothing.
@@ -208,7 +210,8 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
         ast::Statement::CreateTable(create) => {
             let name = binder.new_relation_name(&create.name, create.temporary)?;
             binder.check_free_of_type(&name)?;
-            match skip("CREATE TABLE", &binder.catalog, &name, create.if_not_exists)? {
+            let tag = if create.query.is_some() { TABLE_AS } else { "CREATE TABLE" };
+            match skip(tag, &binder.catalog, &name, create.if_not_exists)? {
                 Some(skipped) => return Ok(skipped),
                 None => binder.create_table(create, name)?,
             }

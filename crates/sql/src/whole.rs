@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use crate::bind::TABLE_AS;
 use crate::connection::Connection;
 use crate::control::{Control, Modes};
 use crate::cursors::{Cursor, Declare};
@@ -116,7 +117,7 @@ impl<P: Protocol> Connection<P> {
         if let Some(called) = self.called(statement, own) {
             let (bound, values) = called?;
             let values: Vec<_> = values.iter().map(OwnedDatum::get).collect();
-            return self.gather_plan(bound.plan(), &values).map(|()| None);
+            return self.gather_plan(bound.plan(), &values);
         }
         if let Some(done) = self.about_session(statement, own) {
             return done.map(Some);
@@ -131,13 +132,17 @@ impl<P: Protocol> Connection<P> {
     ) -> Result<Option<Outcome>, SqlError> {
         let bound = self.bind(statement, crate::connection::Parameters { types, values })?;
         match bound.action {
-            Action::Run(plan) => self.gather_plan(&plan.into(), values).map(|()| None),
-            Action::Define(definition) => self.define(Source::Known(statement), *definition).map(Some),
+            Action::Run(plan) => self.gather_plan(&plan.into(), values),
+            Action::Define(definition) => {
+                // How many rows a new table has got is known when the transaction has run.
+                let is_filled = definition.tag == TABLE_AS && definition.tables.iter().any(|it| it.source.is_some());
+                self.define(Source::Known(statement), *definition).map(|outcome| Some(outcome).filter(|_| !is_filled))
+            }
             Action::Skip { tag, notice } => Ok(Some(Outcome { notices: vec![notice], ..Outcome::tagged(tag) })),
         }
     }
 
-    fn gather_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>]) -> Result<(), SqlError> {
+    fn gather_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>]) -> Result<Option<Outcome>, SqlError> {
         self.session.begin(Modes::default(), false)?;
         self.session.put((plan, values), Then::Answer, &self.zone)
     }

@@ -166,7 +166,7 @@ impl Binder<'_> {
         }
         let mut rest = arguments.into_iter();
         let mut made = Vec::new();
-        if name != "concat" {
+        if matches!(name, "concat_ws" | "format") {
             let Some(first) = rest.next() else {
                 return Err(functions::no_function(name, &[], functions::Unresolved::None));
             };
@@ -201,7 +201,8 @@ impl Binder<'_> {
                 Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
             }
             "nullif" if arguments.len() == 2 => self.null_if(arguments),
-            "concat" | "concat_ws" | "format" => self.of_texts(name, arguments),
+            "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls" => self.of_texts(name, arguments),
+            "pow" => self.call("power", arguments),
             "array_to_string"
                 if arguments.first().is_some_and(|it| it.base().element().is_some_and(|it| it != Type::Text)) =>
             {
@@ -253,6 +254,9 @@ impl Binder<'_> {
             "current_timestamp" | "current_date" | "localtimestamp" | "localtime" => self.clock_time(name, arguments),
             _ => match Asked::named(name) {
                 Some(asked) => self.question(asked, arguments),
+                None if let (1, Some(of)) = (arguments.len(), type_called(name)) => {
+                    self.cast(arguments.remove(0), of.into(), Place::Explicit)
+                }
                 None => self.call(name, arguments),
             },
         }
@@ -287,6 +291,26 @@ impl Binder<'_> {
         };
         self.cast(now, ColumnType { base: of, bound }, Place::Explicit)
     }
+}
+
+/// The type that is called as a function, which casts to it.
+fn type_called(name: &str) -> Option<Type> {
+    Some(match name {
+        _ if !functions::named(name).is_empty() => return None,
+        "bool" => Type::Bool,
+        "int2" => Type::Int2,
+        "int4" => Type::Int4,
+        "int8" => Type::Int8,
+        "float4" => Type::Float4,
+        "float8" => Type::Float8,
+        "text" => Type::Text,
+        "date" => Type::Date,
+        "timestamptz" => Type::Timestamptz,
+        "uuid" => Type::Uuid,
+        "json" => Type::Json,
+        "jsonb" => Type::Jsonb,
+        _ => return None,
+    })
 }
 
 /// That a function is called as only an aggregate may be.

@@ -514,7 +514,11 @@ pub(super) fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, Sq
     let is_descending = match &key.options.sort {
         None | Some(ast::OrderBySort::Asc) => false,
         Some(ast::OrderBySort::Desc) => true,
-        Some(_) => return Err(SqlError::unsupported("ORDER BY USING")),
+        Some(ast::OrderBySort::Using(sign)) => match &*sign.to_string() {
+            "<" => false,
+            ">" => true,
+            other => return Err(SqlError::unsupported(format!("ORDER BY USING {other}"))),
+        },
     };
     let nulls_first = key.options.nulls_first.unwrap_or(is_descending != left_out(Step::NullsLast));
     Ok(SortKey { expr, is_descending, nulls_first })

@@ -54,6 +54,9 @@ impl Binder<'_> {
         for check in &mut description.checks {
             check.condition = with_name(&check.condition, &old, new);
         }
+        for text in description.columns.iter_mut().filter_map(|column| column.generated.as_mut()) {
+            *text = with_name(text, &old, new);
+        }
         for child in description.children.clone().into_iter().filter(|child| *child != table) {
             let Some(child) = self.catalog.find(&child)? else { continue };
             let mut description = change.definition.described(&child);

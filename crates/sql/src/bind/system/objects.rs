@@ -192,6 +192,9 @@ pub(super) fn indexes(table: &Table) -> impl Iterator<Item = (usize, &Index)> {
 
 /// A default as PostgreSQL writes it. An identity has none.
 pub(super) fn default_in_words(objects: &Objects, column: &Column) -> Option<String> {
+    if let Some(text) = &column.generated {
+        return Some(super::words::expression_in_words(text));
+    }
     let default = column.default.as_deref().filter(|_| column.identity.is_none())?;
     let sequence = default.strip_prefix("nextval('").and_then(|rest| rest.split_once('\''));
     if let Some((name, ")" | "::regclass)")) = sequence {

@@ -329,8 +329,9 @@ fn of_column(column: &Column, place: (i64, i64)) -> Row {
     let mut row = attribute(place, &column.name, column.of);
     row.extend([
         ("attnotnull", flag(!column.nullable)),
-        ("atthasdef", flag(column.default.is_some() && column.identity.is_none())),
+        ("atthasdef", flag(column.generated.is_some() || column.default.is_some() && column.identity.is_none())),
         ("attidentity", text(identity)),
+        ("attgenerated", text(if column.generated.is_some() { "s" } else { "" })),
     ]);
     row
 }

@@ -217,10 +217,15 @@ fn not_null(table: &Table) -> impl Iterator<Item = (String, &str)> {
 /// A column of a table, with its sequence.
 fn column_of_table(objects: &Objects, number: i64, column: &Column, sequence: Option<&SequenceDefinition>) -> Row {
     let mut row = standard_column(number, &column.name, column.of);
+    let is_generated = column.generated.is_some();
+    let value = default_in_words(objects, column).map_or(OwnedDatum::NULL, text);
     row.extend([
-        ("column_default", default_in_words(objects, column).map_or(OwnedDatum::NULL, text)),
+        (if is_generated { "generation_expression" } else { "column_default" }, value),
         ("is_nullable", yes(column.nullable)),
     ]);
+    if is_generated {
+        row.push(("is_generated", text("ALWAYS")));
+    }
     if let (Some(identity), Some(of)) = (column.identity, sequence) {
         row.extend([
             ("is_identity", yes(true)),
