@@ -142,6 +142,7 @@ fn texts_conflict<P: Protocol<Worker: Interactive>>() {
     assert_eq!(client.told.join(", "), "1, SELECT 1, 1 columns in, COPY 1, INSERT 0 1", "{}", P::NAME);
     let mut changes = || all(&mut other, &["UPDATE t SET v = v + 1 WHERE id = 1"]);
     let mut client = Client { data: vec!["2\n"], before: Some(&mut changes), ..Client::default() };
+    let text = "SELECT v FROM t WHERE id = 1; COPY u FROM STDIN; UPDATE t SET v = v + 10 WHERE id = 1";
     let error = one.execute_for(text, &[], &mut client).unwrap_err();
     assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{}", P::NAME);
     assert!(!one.is_in_transaction(), "{}", P::NAME);
