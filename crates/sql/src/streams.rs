@@ -162,10 +162,13 @@ impl<P: Protocol> Connection<P> {
     pub fn stream_query(&mut self, text: &str, give: &mut Give<'_>) -> Result<Option<Rows>, SqlError> {
         let Ok(commands) = parse::commands(text) else { return Ok(None) };
         let [Command::Sql(statement @ ast::Statement::Query(_))] = &commands[..] else { return Ok(None) };
-        let ended = self.limited(text, |connection| match connection.bound_statement(text, statement, &[]) {
-            Ok(Some(bound)) => connection.run_bound(&bound, &[], false, Some(&mut Stream::new(give))).map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(connection.fail(error)),
+        let ended = self.limited(text, |connection| {
+            connection.slot.activity.note_text(text);
+            match connection.bound_statement(text, statement, &[]) {
+                Ok(Some(bound)) => connection.run_bound(&bound, &[], false, Some(&mut Stream::new(give))).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(connection.fail(error)),
+            }
         });
         self.finish_definitions();
         ended.map_err(|error| error.within(text))

@@ -71,6 +71,8 @@ pub(crate) struct MembershipChange {
     pub(crate) roles: Vec<RoleName>,
     pub(crate) members: Vec<RoleName>,
     pub(crate) is_admin: bool,
+    /// GRANTED BY.
+    pub(crate) grantor: Option<RoleName>,
 }
 
 /// Privileges that are granted or revoked.
@@ -82,6 +84,8 @@ pub(crate) struct PrivilegeChange {
     /// WITH GRANT OPTION, or GRANT OPTION FOR.
     pub(crate) has_options: bool,
     pub(crate) cascades: bool,
+    /// GRANTED BY.
+    pub(crate) grantor: Option<RoleName>,
 }
 
 /// A statement about roles or privileges that defines something.
@@ -153,6 +157,17 @@ impl Switch {
     /// Back to the role that has logged in.
     pub(crate) fn back(tag: &'static str) -> Self {
         Self { is_local: false, is_of_session: true, to: None, tag }
+    }
+
+    /// What a value of the settings `role` and `session_authorization` means; `None`: the name is another one's.
+    pub(crate) fn of_setting(name: &str, value: Option<&str>, is_local: bool) -> Option<Self> {
+        let is_of_session = match name {
+            "role" => false,
+            "session_authorization" => true,
+            _ => return None,
+        };
+        let to = value.filter(|to| is_of_session || *to != "none").map(str::to_owned);
+        Some(Self { is_local, is_of_session, to, tag: "SET" })
     }
 }
 
@@ -327,7 +342,7 @@ fn alter(parser: &mut Parser<'_>) -> Result<RoleStatement, SqlError> {
     let adds = take(parser, &["add", "user"]);
     if is_group && (adds || take(parser, &["drop", "user"])) {
         let members = list(parser, self::role)?;
-        let change = MembershipChange { roles: vec![role], members, is_admin: false };
+        let change = MembershipChange { roles: vec![role], members, is_admin: false, grantor: None };
         return Ok(if adds { RoleStatement::GrantMembership(change) } else { RoleStatement::RevokeMembership(change) });
     }
     if matches!(word(parser, 0).as_str(), "set" | "reset" | "in") {
@@ -518,7 +533,8 @@ fn granted(parser: &mut Parser<'_>, revokes: bool) -> Result<RoleStatement, SqlE
         let with_admin =
             !revokes && (take(parser, &["with", "admin", "option"]) || take(parser, &["with", "admin", "true"]));
         let is_admin = takes_admin || with_admin;
-        let change = MembershipChange { roles, members, is_admin };
+        let grantor = grantor(parser)?;
+        let change = MembershipChange { roles, members, is_admin, grantor };
         endings(parser, revokes)?;
         return Ok(if revokes {
             RoleStatement::RevokeMembership(change)
@@ -531,16 +547,19 @@ fn granted(parser: &mut Parser<'_>, revokes: bool) -> Result<RoleStatement, SqlE
     expect(parser, &[direction])?;
     let roles = grantees(parser)?;
     let has_options = takes_grant || !revokes && take(parser, &["with", "grant", "option"]);
+    let grantor = grantor(parser)?;
     let cascades = endings(parser, revokes)?;
-    let change = PrivilegeChange { wanted, targets, roles, has_options, cascades };
+    let change = PrivilegeChange { wanted, targets, roles, has_options, cascades, grantor };
     Ok(if revokes { RoleStatement::Revoke(change) } else { RoleStatement::Grant(change) })
+}
+
+/// The role that GRANTED BY names.
+fn grantor(parser: &mut Parser<'_>) -> Result<Option<RoleName>, SqlError> {
+    take(parser, &["granted", "by"]).then(|| role(parser)).transpose()
 }
 
 /// What may stand at the end; whether what depends goes, too.
 pub(super) fn endings(parser: &mut Parser<'_>, revokes: bool) -> Result<bool, SqlError> {
-    if take(parser, &["granted", "by"]) {
-        return Err(SqlError::unsupported("GRANTED BY"));
-    }
     if take(parser, &["with"]) {
         return Err(SqlError::unsupported("this option of GRANT"));
     }
@@ -562,9 +581,7 @@ fn switch(parser: &mut Parser<'_>) -> Result<Option<Switch>, SqlError> {
     };
     let is_local = behind == 2 && modifier == "local";
     let is_of_session = word(parser, behind) == "session" && word(parser, behind + 1) == "authorization";
-    let is_role = word(parser, behind) == "role"
-        && !matches!(parser.peek_nth_token_ref(behind + 1).token, Token::Eq)
-        && word(parser, behind + 1) != "to";
+    let is_role = word(parser, behind) == "role";
     if !is_of_session && !is_role {
         return Ok(None);
     }
@@ -574,13 +591,15 @@ fn switch(parser: &mut Parser<'_>) -> Result<Option<Switch>, SqlError> {
     if is_reset {
         return Ok(Some(Switch { is_local, is_of_session, to: None, tag }));
     }
+    // A role is a setting, too.
+    let is_set = is_role && (take(parser, &["to"]) || parser.consume_token(&Token::Eq));
     let to = match &parser.peek_token_ref().token {
         Token::SingleQuotedString(_) => Some(text(parser)?),
         Token::Word(Word { quote_style: None, keyword: Keyword::NONE, .. }) if !is_of_session => {
             parser.next_token();
             None
         }
-        Token::Word(Word { quote_style: None, keyword: Keyword::DEFAULT, .. }) if is_of_session => {
+        Token::Word(Word { quote_style: None, keyword: Keyword::DEFAULT, .. }) if is_of_session || is_set => {
             parser.next_token();
             None
         }
