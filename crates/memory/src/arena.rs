@@ -34,6 +34,7 @@ impl Span {
     ///
     /// # Panics
     /// When there are fewer.
+    #[inline]
     pub(crate) fn split(self, at: usize) -> (Self, Self) {
         let rest = self.bytes.checked_sub(at).expect("a span is split within its length");
         let behind = self.base.map_addr(|address| address.checked_add(at).expect("a span lies in the address space"));
@@ -41,9 +42,10 @@ impl Span {
     }
 
     /// Cuts a block of `size` bytes off, `size` being a class's: what lies before the block, the block, what lies behind.
+    #[inline]
     pub(crate) fn cut(self, size: usize) -> Option<(Self, NonNull<u8>, Self)> {
-        let address = self.base.addr().get();
-        let skip = address.next_multiple_of(align_of_size(size)) - address;
+        // As alignments are powers of two.
+        let skip = self.base.addr().get().wrapping_neg() & (align_of_size(size) - 1);
         self.bytes.checked_sub(skip + size)?;
         let (before, block) = self.split(skip);
         let (block, behind) = block.split(size);

@@ -203,11 +203,14 @@ impl Pool {
     }
 
     /// Cuts a block from the chunk.
+    #[inline]
     fn cut(&self, shared: &Shared, size: usize) -> Option<NonNull<u8>> {
         let (before, block, behind) = self.chunk.get()?.cut(size)?;
         self.chunk.set(Some(behind));
-        // SAFETY: the skipped bytes belong to the chunk and are not part of the block.
-        unsafe { self.carve(shared, before) };
+        if before.bytes > 0 {
+            // SAFETY: the skipped bytes belong to the chunk and are not part of the block.
+            unsafe { self.carve(shared, before) };
+        }
         Some(block)
     }
 

@@ -49,6 +49,8 @@ const NAMING: &[&str] = &[
     "crates/workloads/tests/hyper.rs",
     // No transaction of a workload takes memory of the heap under them.
     "crates/workloads/tests/allocations.rs",
+    // Instructions are counted protocol by protocol.
+    "crates/workloads/examples/instructions.rs",
     // Presets go by the names of the papers whose settings they are.
     "crates/workloads/src/ycsb/options.rs",
 ];

@@ -1,14 +1,14 @@
 //! Statements about roles and privileges, which have a parser of their own.
 
 use sqlparser::ast;
-use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, Word};
+use sqlparser::tokenizer::Token;
 
 use super::Privileges;
 use super::acl::named;
 use super::defaults::DefaultChange;
 use super::parsing::{expect, identifier, list, take, word};
+use super::switches::{Switch, switch};
 use crate::configured::SystemChange;
 use crate::error::{SqlError, SqlState};
 use crate::parse::{error_of, syntax_error};
@@ -58,6 +58,7 @@ pub(crate) enum Targets {
     Relations(Vec<ast::ObjectName>),
     Sequences(Vec<ast::ObjectName>),
     Procedures(Vec<ast::ObjectName>),
+    Types(Vec<ast::ObjectName>),
     Schemas(Vec<String>),
     Databases(Vec<String>),
     AllTables(Vec<String>),
@@ -139,36 +140,6 @@ pub(crate) enum Configured {
         database: Option<String>,
     },
     Database(String),
-}
-
-/// A statement that makes another role of a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Switch {
-    /// Only in this transaction.
-    pub(crate) is_local: bool,
-    /// SESSION AUTHORIZATION, and not ROLE.
-    pub(crate) is_of_session: bool,
-    /// `None`: the one that it was at first.
-    pub(crate) to: Option<String>,
-    pub(crate) tag: &'static str,
-}
-
-impl Switch {
-    /// Back to the role that has logged in.
-    pub(crate) fn back(tag: &'static str) -> Self {
-        Self { is_local: false, is_of_session: true, to: None, tag }
-    }
-
-    /// What a value of the settings `role` and `session_authorization` means; `None`: the name is another one's.
-    pub(crate) fn of_setting(name: &str, value: Option<&str>, is_local: bool) -> Option<Self> {
-        let is_of_session = match name {
-            "role" => false,
-            "session_authorization" => true,
-            _ => return None,
-        };
-        let to = value.filter(|to| is_of_session || *to != "none").map(str::to_owned);
-        Some(Self { is_local, is_of_session, to, tag: "SET" })
-    }
 }
 
 /// What a text says about roles.
@@ -412,6 +383,7 @@ fn owner(parser: &mut Parser<'_>) -> Result<Option<RoleStatement>, SqlError> {
         "table" => ("ALTER TABLE", false),
         "view" => ("ALTER VIEW", false),
         "sequence" => ("ALTER SEQUENCE", false),
+        "type" => ("ALTER TYPE", false),
         "schema" => ("ALTER SCHEMA", false),
         "database" => ("ALTER DATABASE", false),
         "procedure" => ("ALTER PROCEDURE", true),
@@ -428,6 +400,7 @@ fn owner(parser: &mut Parser<'_>) -> Result<Option<RoleStatement>, SqlError> {
         "database" => Targets::Databases(vec![identifier(parser)?]),
         _ if is_procedure => Targets::Procedures(vec![procedure_name(parser)?]),
         "sequence" => Targets::Sequences(vec![object_name(parser)?]),
+        "type" => Targets::Types(vec![object_name(parser)?]),
         _ => Targets::Relations(vec![object_name(parser)?]),
     };
     expect(parser, &["owner", "to"])?;
@@ -503,6 +476,10 @@ fn targets(parser: &mut Parser<'_>) -> Result<Targets, SqlError> {
             parser.next_token();
             Ok(Targets::Sequences(list(parser, object_name)?))
         }
+        "type" => {
+            parser.next_token();
+            Ok(Targets::Types(list(parser, object_name)?))
+        }
         "schema" => {
             parser.next_token();
             Ok(Targets::Schemas(list(parser, identifier)?))
@@ -568,44 +545,4 @@ pub(super) fn endings(parser: &mut Parser<'_>, revokes: bool) -> Result<bool, Sq
         take(parser, &["restrict"]);
     }
     Ok(cascades)
-}
-
-/// `SET ROLE`, `SET SESSION AUTHORIZATION`, and RESET of both.
-fn switch(parser: &mut Parser<'_>) -> Result<Option<Switch>, SqlError> {
-    let is_reset = word(parser, 0) == "reset";
-    let modifier = word(parser, 1);
-    let behind = match modifier.as_str() {
-        "local" if !is_reset => 2,
-        "session" if !is_reset && matches!(word(parser, 2).as_str(), "role" | "session") => 2,
-        _ => 1,
-    };
-    let is_local = behind == 2 && modifier == "local";
-    let is_of_session = word(parser, behind) == "session" && word(parser, behind + 1) == "authorization";
-    let is_role = word(parser, behind) == "role";
-    if !is_of_session && !is_role {
-        return Ok(None);
-    }
-    let count = behind + if is_of_session { 2 } else { 1 };
-    (0..count).for_each(|_| drop(parser.next_token()));
-    let tag = if is_reset { "RESET" } else { "SET" };
-    if is_reset {
-        return Ok(Some(Switch { is_local, is_of_session, to: None, tag }));
-    }
-    // A role is a setting, too.
-    let is_set = is_role && (take(parser, &["to"]) || parser.consume_token(&Token::Eq));
-    let to = match &parser.peek_token_ref().token {
-        Token::SingleQuotedString(_) => Some(text(parser)?),
-        Token::Word(Word { quote_style: None, keyword: Keyword::NONE, .. }) if !is_of_session => {
-            parser.next_token();
-            None
-        }
-        Token::Word(Word { quote_style: None, keyword: Keyword::DEFAULT, .. }) if is_of_session || is_set => {
-            parser.next_token();
-            None
-        }
-        _ => Some(identifier(parser)?),
-    };
-    // A text may say the same.
-    let to = to.filter(|to| is_of_session || to != "none");
-    Ok(Some(Switch { is_local, is_of_session, to, tag }))
 }
