@@ -1,23 +1,25 @@
 //! `polychron serve`: a database that clients of PostgreSQL talk to.
 
+mod options;
 mod signals;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use polychron::{Database, DefaultProtocol, Protocol as _};
+use polychron::Database;
 use polychron_base::line::OneLine;
 use polychron_server::{
-    Configuration, Credentials, Metrics, Options, Password, Rule, Server, ServerError, SlowLog, Sources, TlsFiles,
-    new_password, printed_configuration,
+    Configuration, Credentials, Options, Password, Rule, Server, ServerError, Sources, new_password,
+    printed_configuration,
 };
 
 use crate::arguments::Serve;
 use crate::output::{print_error, print_output};
 use crate::progress::opening;
 use crate::statements::check_protocol;
+
+use options::{options, protocol};
 
 /// Workers beside those of clients: of definitions, and of what the database does by itself.
 const OWN_WORKERS: usize = 56;
@@ -31,6 +33,9 @@ pub fn run(given: &Serve) -> u8 {
         return 0;
     }
     let sources = Sources::new(given.path.as_deref(), given.config.as_deref(), variables(), said(given));
+    if let unknown @ [_, ..] = sources.unknown_variables() {
+        print_error(OneLine(format!("variables of the environment that name no setting: {}", unknown.join(", "))));
+    }
     let (configuration, others) = match sources.read_all() {
         Ok(read) => read,
         Err(error) => {
@@ -84,52 +89,14 @@ fn said(given: &Serve) -> Vec<(String, String)> {
     options.chain(given.set.iter().cloned()).collect()
 }
 
-/// The addresses that a setting says.
-fn addresses(configuration: &Configuration, name: &str) -> Result<Vec<SocketAddr>, String> {
-    let texts = configuration.get(name).split(',').map(str::trim).filter(|text| !text.is_empty());
-    texts.map(|text| text.parse().map_err(|_| format!("{name}: \"{text}\" is no address with a port"))).collect()
-}
-
-/// The name of the protocol.
-fn protocol(configuration: &Configuration) -> &str {
-    Some(configuration.get("protocol")).filter(|name| !name.is_empty()).unwrap_or(DefaultProtocol::NAME)
-}
-
-/// The path that a setting says, if it says one.
-fn path(configuration: &Configuration, name: &str) -> Option<PathBuf> {
-    Some(configuration.get(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
-}
-
-/// The files of the certificate, if there is one.
-fn tls(configuration: &Configuration) -> Result<Option<TlsFiles>, String> {
-    let file = |name| path(configuration, name);
-    match (file("tls_certificate"), file("tls_key"), file("tls_client_roots")) {
-        (Some(certificate), Some(key), client_roots) => Ok(Some(TlsFiles { certificate, key, client_roots })),
-        (None, None, None) => Ok(None),
-        _ => Err("TLS needs both tls_certificate and tls_key".to_owned()),
-    }
-}
-
 fn serve(
     given: &Serve,
     sources: &Arc<Sources>,
     configuration: &Configuration,
     rules: Option<Vec<Rule>>,
 ) -> Result<(), String> {
-    let max_connections =
-        configuration.get("max_connections").parse().map_err(|_| "max_connections: it is no number")?;
-    let options = Options {
-        listen: addresses(configuration, "listen")?,
-        socket_directory: path(configuration, "socket_directory"),
-        tls: tls(configuration)?,
-        rules,
-        allows_plain_text_on_the_network: configuration.is_on("plain_text_on_the_network"),
-        max_connections,
-        max_unauthenticated: configuration.get("max_unauthenticated").parse().unwrap_or(max_connections),
-        metrics: metrics(configuration)?,
-        slow_log: slow_log(configuration),
-        ..Options::new(Credentials::Trust)
-    };
+    let options = options(configuration, rules)?;
+    let max_connections = options.max_connections;
     let builder = Database::builder().on_event(opening()).protocol(protocol(configuration));
     let builder = builder.workers(max_connections.min(WORKERS) + OWN_WORKERS);
     let database = match &given.path {
@@ -137,10 +104,17 @@ fn serve(
         Some(path) => builder.open(path),
     };
     let database = database.map_err(|error| error.to_string())?;
-    let credentials = credentials(given.path.as_deref(), configuration).map_err(|error| error.to_string())?;
+    let kept = given.path.as_deref().map(beside);
+    let (credentials, new) =
+        credentials(kept.as_deref(), configuration, &options).map_err(|error| error.to_string())?;
     database.sql_database().configure(configuration.clone(), Some(sources.clone()));
     let known = Arc::downgrade(database.sql_database());
     let server = Server::start(database, Options { credentials, ..options }).map_err(|error| error.to_string())?;
+    if let Some(new) = new {
+        new.tell(kept.as_deref()).map_err(|error| error.to_string())?;
+    }
+    let own: Vec<_> = server.addresses().into_iter().chain(server.metrics_address()).collect();
+    sources.try_with(move |configuration, rules| try_start(configuration, rules, &own));
     if let Some(reloader) = server.reloader() {
         sources.listen(move |others| {
             let rules = Rule::of_table(others)?;
@@ -168,54 +142,46 @@ fn serve(
     server.wait().map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
 }
 
-fn metrics(configuration: &Configuration) -> Result<Option<Metrics>, String> {
-    let file = path(configuration, "metrics_password_file");
-    let address = match (&addresses(configuration, "metrics")?[..], &file) {
-        ([], None) => return Ok(None),
-        ([address], _) => *address,
-        ([], Some(_)) => return Err("metrics_password_file: there are no metrics".to_owned()),
-        _ => return Err("metrics: there may be one address".to_owned()),
-    };
-    let password = file.map(|file| {
-        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let text = std::fs::read_to_string(&file).map_err(|error| failed(&error))?;
-        let line = text.lines().next().filter(|line| !line.is_empty());
-        line.map(str::to_owned).ok_or_else(|| failed(&"the first line is empty"))
-    });
-    Ok(Some(Metrics { address, password: password.transpose()? }))
+/// A password that was made for the first start.
+struct NewPassword {
+    text: String,
+    password: Password,
 }
 
-/// The log of slow transactions. It is there where none is told at first, too: sessions may set from when on theirs are.
-fn slow_log(configuration: &Configuration) -> Option<SlowLog> {
-    let line = Arc::new(|line: &str| {
-        // Nobody may read it.
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
-    });
-    let after = Some(configuration.time("log_min_duration_transaction")).filter(|after| !after.is_zero());
-    Some(SlowLog { after, cuts_constants: configuration.is_on("log_without_constants"), line })
+impl NewPassword {
+    /// Keeps what it is known by, and prints it, once and nowhere else. A server that does not start has none.
+    fn tell(&self, kept: Option<&Path>) -> Result<(), ServerError> {
+        kept.map_or(Ok(()), |path| self.password.keep(path))?;
+        print_output(format_args!("the password of the role postgres, which is not shown again: {}", self.text));
+        Ok(())
+    }
 }
 
-/// How clients show who they are. A password that is made here is printed once, and nowhere else.
-fn credentials(directory: Option<&Path>, configuration: &Configuration) -> Result<Credentials, ServerError> {
-    if configuration.is_on("trust") {
-        return Ok(Credentials::Trust);
+/// How clients show who they are, and the password that was made for it.
+fn credentials(
+    kept: Option<&Path>,
+    configuration: &Configuration,
+    options: &Options,
+) -> Result<(Credentials, Option<NewPassword>), ServerError> {
+    if configuration.is_on("trust") || matches!(options.credentials, Credentials::Password(_)) {
+        return Ok((options.credentials.clone(), None));
     }
-    if let Some(file) = path(configuration, "password_file") {
-        return Password::of_file(&file).map(Credentials::Password);
-    }
-    let kept = directory.map(beside);
-    if let Some(path) = &kept
-        && let Some(password) = Password::kept(path)?
-    {
-        return Ok(Credentials::Password(password));
+    if let Some(password) = kept.map(Password::kept).transpose()?.flatten() {
+        return Ok((Credentials::Password(password), None));
     }
     let text = new_password()?;
     let password = Password::new(&text)?;
-    if let Some(path) = &kept {
-        password.keep(path)?;
+    Ok((Credentials::Password(password.clone()), Some(NewPassword { text, password })))
+}
+
+/// Tries whether a server would start with a configuration when this one, which listens to these addresses, has ended.
+fn try_start(configuration: &Configuration, rules: Option<Vec<Rule>>, own: &[SocketAddr]) -> Result<(), String> {
+    check_protocol(protocol(configuration)).map_err(|error| error.replace("--protocol", "protocol"))?;
+    let mut options = options(configuration, rules)?;
+    if !configuration.is_on("trust") && matches!(options.credentials, Credentials::Trust) {
+        options.credentials = Credentials::Password(Password::new("tried").map_err(|error| error.to_string())?);
     }
-    print_output(format_args!("the password of the role postgres, which is not shown again: {text}"));
-    Ok(Credentials::Password(password))
+    options.check(own).map_err(|error| error.to_string())
 }
 
 /// Where the verifier of a database's password lies: beside its directory, in which all files are the database's.

@@ -123,6 +123,69 @@ fn what_cannot_be_served_is_refused() {
     assert!(code == Some(2) && said.contains("--protocol"), "{said}");
     let (code, said) = refused(&["--trust", "--password-file", "x"]);
     assert!(code == Some(2) && said.contains("cannot be used with"), "{said}");
+    let (code, said) = refused(&["--max-connections", "3", "--listen", "127.0.0.1:0", "--socket-directory", ""]);
+    assert!(code == Some(1) && said.contains("superuser_reserved_connections (3) must be less"), "{said}");
+}
+
+/// A password that nobody can use is not shown, and the next start shows one.
+#[test]
+fn a_start_that_fails_has_no_password() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polychron"));
+    command.args(["serve", text(&path), "--listen", &address, "--socket-directory", ""]);
+    let output = command.env("POLYCHRON_MAX_CONNECTION", "5").env("POLYCHRON_LOCK_TIMEOUT", "5s").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains(&address), "{said}");
+    let line = "variables of the environment that name no setting: POLYCHRON_MAX_CONNECTION";
+    assert!(said.lines().any(|own| own.contains(line)), "{said}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    let served = Served::start(&[text(&path)]);
+    let password = served.password.clone().expect("the first start prints one");
+    drop(served.connect(&password).unwrap());
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+}
+
+/// ALTER SYSTEM takes nothing with which the server would not start again.
+#[test]
+fn values_are_tried_before_they_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let served = Served::start(&[text(&path)]);
+    let mut client = served.connect(served.password.as_ref().unwrap()).unwrap();
+    let long = "x".repeat(200);
+    for setting in [
+        "protocol = 'nothing'",
+        "listen = 'nowhere'",
+        "listen = '203.0.113.7:0'",
+        "listen = '0.0.0.0:0'",
+        "metrics = '0.0.0.0:0'",
+        "metrics = 'x'",
+        "metrics_password_file = '/no/such/file'",
+        "password_file = '/no/such/file'",
+        "socket_directory = '/no/such/directory'",
+        &format!("socket_directory = '/tmp/{long}'"),
+        "tls_certificate = '/no/such/file'",
+        "superuser_reserved_connections = 100",
+        "max_connections = 3",
+    ] {
+        let error = client.batch_execute(&format!("ALTER SYSTEM SET {setting}")).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "22023", "{setting}: {error}");
+        assert!(error.message().starts_with("the server would not start with it: "), "{setting}: {error}");
+    }
+    assert!(!directory.path().join("bank.settings.toml").exists(), "nothing was written");
+    // Its own port is free when it starts again.
+    client.batch_execute(&format!("ALTER SYSTEM SET listen = '127.0.0.1:{}'", served.port)).unwrap();
+    client.batch_execute("ALTER SYSTEM SET max_connections = 50").unwrap();
+    client.batch_execute("ALTER SYSTEM RESET ALL").unwrap();
+    let left = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("trial")));
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
 }
 
 #[test]

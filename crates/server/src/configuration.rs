@@ -13,6 +13,7 @@ use toml::Value;
 
 use crate::error::ServerError;
 use crate::files::{LONGEST, contents};
+use crate::rules::Rule;
 
 /// What the names of variables of the environment begin with; the name of a setting follows, in capital letters.
 pub const PREFIX: &str = "POLYCHRON_";
@@ -22,6 +23,9 @@ const OTHER_TABLES: [&str; 1] = ["rule"];
 
 /// What takes over the file's other tables when the configuration is read again.
 type Listener = Box<dyn Fn(&toml::Table) -> Result<(), ServerError> + Send + Sync>;
+
+/// What tries whether a server would start with a configuration and these rules.
+type Trial = Box<dyn Fn(&Configuration, Option<Vec<Rule>>) -> Result<(), String> + Send + Sync>;
 
 /// Where the configuration of a server comes from.
 pub struct Sources {
@@ -34,6 +38,9 @@ pub struct Sources {
     /// One ALTER SYSTEM at a time.
     altering: Mutex<()>,
     listener: OnceLock<Listener>,
+    trial: OnceLock<Trial>,
+    /// Variables of the environment that begin as those of settings do, and name none.
+    unknown: Vec<String>,
 }
 
 impl fmt::Debug for Sources {
@@ -61,18 +68,38 @@ impl Sources {
         let directory = directory.map(|path| path.canonicalize().or_else(|_| std::path::absolute(path)));
         let directory = directory.and_then(Result::ok);
         let usual = || Some((directory.as_ref()?.parent()?.join("polychron.toml"), false));
-        let environment = variables.filter_map(|(name, value)| {
-            let name = name.strip_prefix(PREFIX)?.to_lowercase();
-            Setting::find(&name).filter(|setting| setting.is_configurable()).map(|_| (name, value))
-        });
+        let (mut environment, mut unknown) = (Vec::new(), Vec::new());
+        for (name, value) in variables {
+            let Some(own) = name.strip_prefix(PREFIX).map(str::to_lowercase) else { continue };
+            match Setting::find(&own).filter(|setting| setting.is_configurable()) {
+                Some(_) => environment.push((own, value)),
+                None => unknown.push(name),
+            }
+        }
+        unknown.sort();
         Self {
             file: file.map(|path| (path.to_owned(), true)).or_else(usual),
             system: directory.as_deref().map(|path| beside(path, ".settings.toml")),
-            environment: environment.collect(),
+            environment,
             command_line,
             altering: Mutex::default(),
             listener: OnceLock::new(),
+            trial: OnceLock::new(),
+            unknown,
         }
+    }
+
+    /// The names of variables of the environment that begin as those of settings do, and name none. They are left out.
+    pub fn unknown_variables(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// Has `trial` say whether a server would start with a configuration, before ALTER SYSTEM writes it.
+    pub fn try_with(
+        &self,
+        trial: impl Fn(&Configuration, Option<Vec<Rule>>) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        let _ = self.trial.set(Box::new(trial));
     }
 
     /// Has `listener` called with the file's tables that are no settings, whenever the configuration is read again. Where it fails, nothing of the configuration counts.
@@ -85,6 +112,15 @@ impl Sources {
     /// # Errors
     /// A file cannot be read, or says what is no setting, or no value of it.
     pub fn read_all(&self) -> Result<(Configuration, toml::Table), ServerError> {
+        self.read_with(None)
+    }
+
+    /// The same; or with a table that is in the place of what ALTER SYSTEM has written, and the name of a setting that neither the environment nor the command line says.
+    fn read_with(
+        &self,
+        changed: Option<(&toml::Table, Option<&str>)>,
+    ) -> Result<(Configuration, toml::Table), ServerError> {
+        let counts = |name: &str| changed.is_none_or(|(_, own)| own.is_none_or(|own| own != name));
         let (mut configuration, mut others) = (Configuration::default(), toml::Table::new());
         if let Some((path, is_named)) = &self.file {
             let mut table = read_table(path, *is_named)?;
@@ -94,19 +130,39 @@ impl Sources {
             put_table(&mut configuration, &table, Origin::File).map_err(|what| wrong(path, what))?;
         }
         if let Some(path) = &self.system {
-            let table = read_table(path, false)?;
+            let table = match changed {
+                Some((table, _)) => table.clone(),
+                None => read_table(path, false)?,
+            };
             put_table(&mut configuration, &table, Origin::System).map_err(|what| wrong(path, what))?;
         }
-        for (name, value) in &self.environment {
+        for (name, value) in self.environment.iter().filter(|(name, _)| counts(name)) {
             let of_variable =
                 |error: SqlError| ServerError::Configuration(format!("{PREFIX}{}: {error}", name.to_uppercase()));
             configuration.set(name, value, Origin::Environment).map_err(of_variable)?;
         }
-        for (name, value) in &self.command_line {
+        for (name, value) in self.command_line.iter().filter(|(name, _)| counts(name)) {
             let of_option = |error: SqlError| ServerError::Configuration(error.to_string());
             configuration.set(name, value, Origin::CommandLine).map_err(of_option)?;
         }
         Ok((configuration, others))
+    }
+
+    /// Tries whether a server would start with what ALTER SYSTEM is to write. Where it would not start as it is either, something may be taken back all the same.
+    fn try_system(&self, text: &str, name: Option<&str>, value: Option<&str>) -> Result<(), ServerError> {
+        let of_sessions = |name: &str| Setting::find(name).is_none_or(|setting| setting.scope.is_of_sessions());
+        let Some(trial) = self.trial.get().filter(|_| !name.is_some_and(of_sessions)) else { return Ok(()) };
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| ServerError::Configuration(error.to_string()))?;
+        let tried = |changed| {
+            let (configuration, others) = self.read_with(changed)?;
+            trial(&configuration, Rule::of_table(&others)?).map_err(ServerError::Configuration)
+        };
+        let name = name.map(str::to_lowercase);
+        match tried(Some((&table, name.as_deref()))) {
+            Err(_) if value.is_none() && tried(None).is_err() => Ok(()),
+            tried => tried.map_err(|error| ServerError::Trial(error.to_string())),
+        }
     }
 
     fn change_system(&self, path: &Path, name: Option<&str>, value: Option<&str>) -> Result<(), ServerError> {
@@ -124,6 +180,7 @@ impl Sources {
         if text.len() as u64 > LONGEST {
             return Err(wrong(path, format!("it would have more than {LONGEST} bytes")));
         }
+        self.try_system(&text, name, value)?;
         replace(path, &text).map_err(|error| wrong(path, error.to_string()))
     }
 }
@@ -141,7 +198,13 @@ impl ConfigurationFiles for Sources {
             let message = "ALTER SYSTEM needs a database in a directory";
             return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
         };
-        self.change_system(path, name, value).map_err(|error| SqlError::new(SqlState::IO_ERROR, error.to_string()))
+        self.change_system(path, name, value).map_err(|error| {
+            let state = match error {
+                ServerError::Trial(_) => SqlState::INVALID_PARAMETER_VALUE,
+                _ => SqlState::IO_ERROR,
+            };
+            SqlError::new(state, error.to_string())
+        })
     }
 }
 
@@ -250,6 +313,7 @@ fn counts(scope: Scope) -> &'static str {
         Scope::Restart => "Counts after a restart.",
         Scope::Reload => "Counts when it is read again.",
         Scope::Session => "Sessions may set it.",
+        Scope::Superuser => "Sessions of superusers may set it.",
     }
 }
 

@@ -45,6 +45,9 @@ pub enum ServerError {
     /// The configuration is wrong.
     #[error("{0}")]
     Configuration(String),
+    /// A server would not start with what ALTER SYSTEM says.
+    #[error("the server would not start with it: {0}")]
+    Trial(String),
     /// The system gives no thread, or no random bytes.
     #[error("{0}")]
     System(String),

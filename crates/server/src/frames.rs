@@ -106,11 +106,13 @@ impl Incoming {
         matches!(cut(self.waiting(), 1, limit), Cut::Whole(_))
     }
 
-    /// The kind of the frame behind the first one, if it has come.
+    /// The kind of the frame behind the first one, if it has come whole: a client that is gone before has not sent it.
     pub(crate) fn second_kind(&self, limit: usize) -> Option<u8> {
-        match cut(self.waiting(), 1, limit) {
-            Cut::Whole(length) => self.waiting().get(length).copied(),
-            _ => None,
+        let Cut::Whole(length) = cut(self.waiting(), 1, limit) else { return None };
+        let behind = &self.waiting()[length..];
+        match cut(behind, 1, limit) {
+            Cut::Whole(_) => behind.first().copied(),
+            Cut::More | Cut::Wrong => None,
         }
     }
 

@@ -59,6 +59,8 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// The directory of the unix socket, if there is to be one. Its name has the port of the first address, or [`Options::PORT`].
     pub socket_directory: Option<PathBuf>,
+    /// Which accounts may connect to the unix socket, as permissions of a file.
+    pub socket_permissions: u32,
     /// The certificate, if connections can be encrypted.
     pub tls: Option<TlsFiles>,
     /// Who may come from where; `None`: everybody who knows the password of a role.
@@ -69,6 +71,8 @@ pub struct Options {
     pub credentials: Credentials,
     /// The most clients at once. Each has a file of the process, and, while it is not silent, a worker of the database.
     pub max_connections: usize,
+    /// How many of them are kept for superusers.
+    pub superuser_reserved_connections: usize,
     /// The most clients that have not yet shown who they are; beyond, the oldest one of them goes.
     pub max_unauthenticated: usize,
     /// How long a client may take to show who it is, unless that is configured.
@@ -85,16 +89,38 @@ impl Options {
     /// The port of PostgreSQL.
     pub const PORT: u16 = 5432;
 
+    /// Tries whether a server could start with these options beside one that listens to these addresses, which ends before.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn check(&self, own: &[SocketAddr]) -> Result<(), ServerError> {
+        self.check_connections()?;
+        Admission::new(self)?;
+        self.metrics.iter().try_for_each(Metrics::check)?;
+        listen::try_doors(self, own)
+    }
+
+    fn check_connections(&self) -> Result<(), ServerError> {
+        let (reserved, most) = (self.superuser_reserved_connections, self.max_connections);
+        if reserved < most {
+            return Ok(());
+        }
+        let message = format!("superuser_reserved_connections ({reserved}) must be less than max_connections ({most})");
+        Err(ServerError::Configuration(message))
+    }
+
     /// Those of a server on this machine alone.
     pub fn new(credentials: Credentials) -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], Self::PORT))],
             socket_directory: None,
+            socket_permissions: 0o777,
             tls: None,
             rules: None,
             allows_plain_text_on_the_network: false,
             credentials,
             max_connections: 100,
+            superuser_reserved_connections: 3,
             max_unauthenticated: 100,
             authentication_timeout: Duration::from_secs(60),
             shutdown_grace: Duration::from_secs(10),
@@ -148,7 +174,8 @@ impl<P: Protocol> Server<P> {
     /// # Errors
     /// An address is not one of this machine and nothing allows it, or cannot be listened to; or the certificate cannot be used.
     pub fn start(database: Database<P>, options: Options) -> Result<Self, ServerError> {
-        let registry = Registry::new(options.max_connections, options.max_unauthenticated);
+        options.check_connections()?;
+        let registry = Registry::new(&options);
         let stopper = Stopper(registry.clone());
         let admission = Arc::new(Admission::new(&options)?);
         let doors = listen::doors(&options)?;

@@ -1,8 +1,9 @@
 //! Listening: a thread for each address.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,12 +11,15 @@ use std::thread::{self, JoinHandle};
 
 use polychron::Protocol;
 use polychron_base::clock::Duration;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::credentials::Credentials;
 use crate::error::ServerError;
 use crate::registry::Registry;
 use crate::socket::Socket;
+use crate::startup::Newcomer;
 use crate::threads::{self, Task};
 use crate::{Options, Shared};
 
@@ -32,8 +36,8 @@ pub(crate) enum Door {
     Unix(UnixListener, PathBuf),
 }
 
-/// Opens what the options name.
-pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
+/// Refuses addresses that others reach where nothing says that they may.
+fn check_addresses(options: &Options) -> Result<(), ServerError> {
     for address in &options.listen {
         if is_of_this_machine(address.ip()) {
             continue;
@@ -45,6 +49,34 @@ pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
             return Err(ServerError::TrustOnTheNetwork(*address));
         }
     }
+    Ok(())
+}
+
+/// Tries whether the options' addresses could be listened to, beside a server that listens to these.
+pub(crate) fn try_doors(options: &Options, own: &[SocketAddr]) -> Result<(), ServerError> {
+    check_addresses(options)?;
+    let metrics = options.metrics.iter().map(|metrics| &metrics.address);
+    for address in options.listen.iter().chain(metrics) {
+        // A port of the server itself is free when it starts again.
+        let is_own = own.iter().any(|own| own.port() == address.port());
+        let tried = SocketAddr::new(address.ip(), if is_own { 0 } else { address.port() });
+        TcpListener::bind(tried).map_err(|error| ServerError::Listen(*address, error))?;
+    }
+    if let Some(directory) = &options.socket_directory {
+        // As long as the name of any port's.
+        let path = directory.join(format!(".s.trial.{}", std::process::id()));
+        let tried = bind(&path, 0o600).map(drop).and_then(|()| fs::remove_file(&path));
+        tried.map_err(|error| ServerError::Socket(path, error))?;
+    }
+    if options.listen.is_empty() && options.socket_directory.is_none() {
+        return Err(ServerError::NoAddress);
+    }
+    Ok(())
+}
+
+/// Opens what the options name.
+pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
+    check_addresses(options)?;
     let mut doors = Vec::new();
     let mut port = Options::PORT;
     for (at, address) in options.listen.iter().enumerate() {
@@ -57,7 +89,8 @@ pub(crate) fn doors(options: &Options) -> Result<Vec<Door>, ServerError> {
     }
     if let Some(directory) = &options.socket_directory {
         let path = directory.join(format!(".s.PGSQL.{port}"));
-        let listener = bind(&path).map_err(|error| ServerError::Socket(path.clone(), error))?;
+        let listener =
+            bind(&path, options.socket_permissions).map_err(|error| ServerError::Socket(path.clone(), error))?;
         doors.push(Door::Unix(listener, path));
     }
     if doors.is_empty() { Err(ServerError::NoAddress) } else { Ok(doors) }
@@ -83,17 +116,30 @@ pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
 }
 
 /// A unix socket at this path. One that a server has left that is gone is replaced.
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
+fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    match bind_new(path, mode) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => match UnixStream::connect(path) {
             Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path)?;
-                UnixListener::bind(path)
+                bind_new(path, mode)
             }
             _ => Err(error),
         },
         other => other,
     }
+}
+
+/// How many connections wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// A unix socket with these permissions, whatever the process gives its files, before anybody can connect.
+fn bind_new(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let socket = net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 impl Door {
@@ -171,11 +217,12 @@ fn accept_all<P: Protocol>(door: &Door, shared: &Arc<Shared<P>>) {
             continue;
         };
         let socket = Arc::new(socket);
-        let place = registry.enter(&socket);
+        let place = Arc::new(registry.enter(&socket));
         // A client that is not known yet and does not read is not waited for.
         let _ = socket.set_write_timeout(Some(FIRST_WRITES));
-        if let Err((socket, place)) = shared.silent.add_newcomer(socket, place, shared.options.authentication_timeout) {
-            threads::run(shared, Task::Begin(socket, place));
+        let newcomer = Box::new(Newcomer::new(socket, place));
+        if let Err(newcomer) = shared.silent.add_newcomer(newcomer, shared.options.authentication_timeout) {
+            threads::run(shared, Task::Begin(newcomer));
         }
     }
 }

@@ -5,9 +5,10 @@ use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polychron_base::clock::Duration;
-use polychron_sql::{CancelHandle, SqlError, SqlState};
+use polychron_sql::{CancelHandle, LogIn, SqlError, SqlState};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::Options;
 use crate::socket::Socket;
 
 /// The longest key of a cancel request. It has 32 bytes from 3.2 on, and 4 before.
@@ -64,6 +65,8 @@ struct Inner {
     changed: Condvar,
     is_stopping: AtomicBool,
     max_connections: usize,
+    /// How many of them are superusers' alone.
+    reserved: usize,
     max_unauthenticated: usize,
 }
 
@@ -88,9 +91,10 @@ pub(crate) struct Place {
 }
 
 impl Registry {
-    pub(crate) fn new(max_connections: usize, max_unauthenticated: usize) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         let (state, changed, is_stopping) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        Self(Arc::new(Inner { state, changed, is_stopping, max_connections, max_unauthenticated }))
+        let Options { max_connections, superuser_reserved_connections: reserved, max_unauthenticated, .. } = *options;
+        Self(Arc::new(Inner { state, changed, is_stopping, max_connections, reserved, max_unauthenticated }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -231,16 +235,16 @@ impl Place {
     ///
     /// # Errors
     /// There are as many sessions as may be, or the role has as many as it may have.
-    pub(crate) fn admit(
-        &self,
-        (role, name, limit): (i64, &str, Option<usize>),
-        key: &[u8],
-        cancel: CancelHandle,
-    ) -> Result<(), SqlError> {
+    pub(crate) fn admit(&self, name: &str, log_in: &LogIn, key: &[u8], cancel: CancelHandle) -> Result<(), SqlError> {
+        let (role, limit) = (log_in.number(), log_in.connection_limit());
         let refused = |message: String| Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message));
         let mut state = self.registry.state();
         if state.admitted >= self.registry.0.max_connections {
             return refused("sorry, too many clients already".to_owned());
+        }
+        if !log_in.is_superuser() && state.admitted + self.registry.0.reserved >= self.registry.0.max_connections {
+            let message = "remaining connection slots are reserved for non-replication superuser connections";
+            return refused(message.to_owned());
         }
         let is_own = |entry: &&Entry| entry.admitted.as_ref().is_some_and(|admitted| admitted.role == role);
         if limit.is_some_and(|limit| state.entries.values().filter(is_own).count() >= limit) {

@@ -15,7 +15,7 @@ use crate::frames::{Cut, Frame, Incoming, LONGEST, cut};
 use crate::messages::{Message, decode, is_extended, is_known};
 use crate::registry::Place;
 use crate::socket::Socket;
-use crate::startup::Newcomer;
+use crate::startup::{Newcomer, Start};
 use crate::threads::{self, Task};
 
 /// Memory that is kept for the next message.
@@ -137,24 +137,30 @@ enum Rest {
     Silent(Option<Duration>),
 }
 
+/// What has become of a client that has come.
+pub(crate) enum Begun<P: Protocol> {
+    Session(Session<P>),
+    /// It goes on after this time.
+    Later(Box<Newcomer>, Duration),
+}
+
 /// Goes through the start of a connection. The error is how it has ended there.
-pub(crate) fn begin<P: Protocol>(
-    shared: &Arc<Shared<P>>,
-    socket: &Arc<Socket>,
-    place: &Arc<Place>,
-) -> Result<Session<P>, End> {
+pub(crate) fn begin<P: Protocol>(shared: &Arc<Shared<P>>, mut newcomer: Box<Newcomer>) -> Result<Begun<P>, End> {
     let timeout = shared.database.sql_database().configured_time("authentication_timeout");
-    let mut newcomer = Newcomer::new(socket, place, timeout.unwrap_or(shared.options.authentication_timeout));
+    newcomer.begin(timeout.unwrap_or(shared.options.authentication_timeout));
     let admitted = newcomer.admit(shared);
-    let (incoming, answers) = (std::mem::take(&mut newcomer.incoming), std::mem::take(&mut newcomer.answers));
-    let mut wire = Wire { socket: socket.clone(), incoming, answers, is_gone: false, longest_wait: None };
+    if let Ok(Start::Later(time)) = admitted {
+        return Ok(Begun::Later(newcomer, time));
+    }
+    let Newcomer { socket, place, incoming, answers, .. } = *newcomer;
+    let mut wire = Wire { socket, incoming, answers, is_gone: false, longest_wait: None };
     let connection = match admitted {
-        Ok(Some(connection)) => connection,
-        Ok(None) => return Err(End::Gone),
-        Err(end) => return Err(wire.answers.write(socket).map_or_else(|gone| gone, |()| end)),
+        Ok(Start::Session(connection)) => connection,
+        Ok(_) => return Err(End::Gone),
+        Err(end) => return Err(wire.answers.write(&wire.socket).map_or_else(|gone| gone, |()| end)),
     };
     let (told_settings, settings_changes) = (connection.reported_parameters().collect(), connection.settings_changes());
-    let (extended, place) = (Extended::default(), place.clone());
+    let extended = Extended::default();
     let mut session =
         Session { connection, wire, extended, is_skipping: false, told_settings, settings_changes, place };
     session.wire.answers.ready(TransactionStatus::Idle);
@@ -168,7 +174,7 @@ pub(crate) fn begin<P: Protocol>(
     });
     // It has said nothing yet.
     let _ = session.connection.park();
-    Ok(session)
+    Ok(Begun::Session(session))
 }
 
 impl<P: Protocol> Session<P> {

@@ -14,9 +14,8 @@ use polychron::Protocol;
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 
 use crate::Shared;
-use crate::registry::Place;
 use crate::session::Session;
-use crate::socket::Socket;
+use crate::startup::Newcomer;
 use crate::threads::{self, Task};
 use crate::watch::Watch;
 
@@ -32,8 +31,8 @@ struct Entry<P: Protocol> {
 struct State<P: Protocol> {
     /// By the numbers of their places.
     entries: HashMap<i32, Entry<P>>,
-    /// Clients that have said nothing yet, by the same numbers, and when their time is over.
-    newcomers: HashMap<i32, (Arc<Socket>, Place, u64)>,
+    /// Clients that have said nothing yet, or wait before they may try again, by the same numbers, and when their time is over.
+    newcomers: HashMap<i32, (Box<Newcomer>, u64)>,
     /// Those with an end, in its order.
     ends: BTreeSet<(u64, i32)>,
     is_over: bool,
@@ -56,17 +55,17 @@ impl<P: Protocol> State<P> {
         Some(session)
     }
 
-    fn take_newcomer(&mut self, number: i32, watch: &Watch) -> Option<(Arc<Socket>, Place)> {
-        let (socket, place, ends_at) = self.newcomers.remove(&number)?;
-        watch.remove(&socket);
+    fn take_newcomer(&mut self, number: i32, watch: &Watch) -> Option<Box<Newcomer>> {
+        let (newcomer, ends_at) = self.newcomers.remove(&number)?;
+        watch.remove(&newcomer.socket);
         self.ends.remove(&(ends_at, number));
-        Some((socket, place))
+        Some(newcomer)
     }
 
     /// What is to be done for a client whose socket can be read.
     fn task(&mut self, number: i32, watch: &Watch) -> Option<Task<P>> {
         match self.take_newcomer(number, watch) {
-            Some((socket, place)) => Some(Task::Begin(socket, place)),
+            Some(newcomer) => Some(Task::Begin(newcomer)),
             None => self.take(number, watch).map(Task::GoOn),
         }
     }
@@ -114,25 +113,20 @@ impl<P: Protocol> Silent<P> {
         Ok(())
     }
 
-    /// Waits for the first words of a client, for this time at most; then a thread goes on with it.
+    /// Waits for the first words of a client, for this time at most, or for the end of the time that it waits itself; then a thread goes on with it.
     ///
     /// # Errors
     /// The system watches no more sockets: a thread waits for the client.
-    pub(crate) fn add_newcomer(
-        &self,
-        socket: Arc<Socket>,
-        place: Place,
-        time: Duration,
-    ) -> Result<(), (Arc<Socket>, Place)> {
-        let number = place.number;
+    pub(crate) fn add_newcomer(&self, newcomer: Box<Newcomer>, time: Duration) -> Result<(), Box<Newcomer>> {
+        let (socket, number) = (newcomer.socket.clone(), newcomer.place.number);
         let ends_at = self.clock.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let mut state = self.state();
         if state.is_over {
-            return Err((socket, place));
+            return Err(newcomer);
         }
-        state.newcomers.insert(number, (socket.clone(), place, ends_at));
+        state.newcomers.insert(number, (newcomer, ends_at));
         if self.watch.add(&socket, number).is_err() {
-            return state.newcomers.remove(&number).map_or(Ok(()), |(socket, place, _)| Err((socket, place)));
+            return state.newcomers.remove(&number).map_or(Ok(()), |(newcomer, _)| Err(newcomer));
         }
         let is_first = state.ends.first().is_none_or(|first| ends_at < first.0);
         state.ends.insert((ends_at, number));
@@ -158,9 +152,13 @@ impl<P: Protocol> Silent<P> {
         let mut tasks: Vec<_> = numbers.into_iter().filter_map(|number| state.task(number, &self.watch)).collect();
         let (now, mut gone) = (self.clock.now_ns(), Vec::new());
         while let Some((_, number)) = state.ends.first().copied().filter(|first| first.0 <= now) {
-            if let Some((socket, place)) = state.take_newcomer(number, &self.watch) {
-                socket.shut_down(Shutdown::Both);
-                gone.push(place);
+            if let Some(newcomer) = state.take_newcomer(number, &self.watch) {
+                if newcomer.is_delayed() {
+                    tasks.push(Task::Begin(newcomer));
+                } else {
+                    newcomer.socket.shut_down(Shutdown::Both);
+                    gone.push(newcomer);
+                }
                 continue;
             }
             tasks.extend(state.take(number, &self.watch).map(Task::Expire));

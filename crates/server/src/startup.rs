@@ -55,21 +55,100 @@ pub(crate) fn is_database(name: &str, role: &str) -> bool {
 }
 
 /// A client that has not shown who it is.
-pub(crate) struct Newcomer<'s> {
-    pub(crate) socket: &'s Arc<Socket>,
-    pub(crate) place: &'s Place,
+pub(crate) struct Newcomer {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) place: Arc<Place>,
     pub(crate) incoming: Incoming,
     pub(crate) answers: Answers,
     clock: SystemClock,
-    deadline_ns: u64,
+    /// Once it has said something, it has to have shown by then who it is.
+    deadline_ns: Option<u64>,
+    /// What it has said of itself.
+    startup: Option<Startup>,
+    /// Until when it waits for what is next.
+    until_ns: Option<u64>,
+    /// What it is told behind the wait.
+    refused: Option<SqlError>,
 }
 
-impl<'s> Newcomer<'s> {
-    pub(crate) fn new(socket: &'s Arc<Socket>, place: &'s Place, timeout: Duration) -> Self {
-        let clock = SystemClock::new();
-        let time = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let deadline_ns = clock.now_ns().saturating_add(time);
-        Self { socket, place, incoming: Incoming::default(), answers: Answers::default(), clock, deadline_ns }
+/// What has become of the start of a connection.
+pub(crate) enum Start<P: Protocol> {
+    Session(Connection<P>),
+    /// It was no session.
+    Other,
+    /// It goes on after this time, and needs no thread until then.
+    Later(Duration),
+}
+
+/// What has become of a client that is to show who it is.
+enum Shown {
+    Role(LogIn),
+    Later(Duration),
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Newcomer {
+    pub(crate) fn new(socket: Arc<Socket>, place: Arc<Place>) -> Self {
+        Self {
+            socket,
+            place,
+            incoming: Incoming::default(),
+            answers: Answers::default(),
+            clock: SystemClock::new(),
+            deadline_ns: None,
+            startup: None,
+            until_ns: None,
+            refused: None,
+        }
+    }
+
+    /// It has said something: from the first time on, it has this time to show who it is.
+    pub(crate) fn begin(&mut self, timeout: Duration) {
+        self.deadline_ns.get_or_insert_with(|| self.clock.now_ns().saturating_add(nanoseconds(timeout)));
+    }
+
+    /// It waits, and goes on by itself.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.until_ns.is_some()
+    }
+
+    /// How much is left of the time that it has.
+    fn left(&self) -> Duration {
+        let deadline = self.deadline_ns.unwrap_or(u64::MAX);
+        Duration::from_nanos(deadline.saturating_sub(self.clock.now_ns()))
+    }
+
+    /// Has it wait for this time, as far as it has it.
+    fn delay(&mut self, time: Duration) -> Duration {
+        self.until_ns = Some(self.clock.now_ns().saturating_add(nanoseconds(time)));
+        time.min(self.left())
+    }
+
+    /// Looks at a client that has waited, and may have gone or said more meanwhile. What is left of its wait is the answer.
+    fn look(&mut self) -> Result<Duration, End> {
+        let until = self.until_ns.unwrap_or(0);
+        if self.left().is_zero() {
+            return Err(End::Gone);
+        }
+        let left = Duration::from_nanos(until.saturating_sub(self.clock.now_ns()));
+        if left.is_zero() {
+            self.until_ns = None;
+            return Ok(left);
+        }
+        if self.incoming.waiting().len() > LONGEST_AT_FIRST {
+            return Err(End::violation("the client goes on before it was asked"));
+        }
+        // It can be read, or the look is a little early.
+        self.socket.set_read_timeout(Some(Duration::from_millis(1)))?;
+        match self.incoming.read(&self.socket) {
+            Ok(true) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            _ => return Err(End::Gone),
+        }
+        Ok(left.min(self.left()))
     }
 
     /// Waits for a frame, within the time that is left for all of them.
@@ -85,42 +164,63 @@ impl<'s> Newcomer<'s> {
 
     /// Reads more. What comes byte by byte has no more time than what comes at once.
     fn read(&mut self) -> Result<(), End> {
-        let left = self.deadline_ns.saturating_sub(self.clock.now_ns());
-        if left == 0 {
+        let left = self.left();
+        if left.is_zero() {
             return Err(End::Gone);
         }
-        self.socket.set_read_timeout(Some(Duration::from_nanos(left)))?;
-        if self.incoming.read(self.socket)? { Ok(()) } else { Err(End::Gone) }
+        self.socket.set_read_timeout(Some(left))?;
+        if self.incoming.read(&self.socket)? { Ok(()) } else { Err(End::Gone) }
     }
 
-    /// Lets time pass, unless the client goes or is sent away.
-    fn pause(&mut self, time: Duration) -> Result<(), End> {
-        let until = self.clock.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    /// Lets time pass in this thread, unless the client goes or is sent away.
+    pub(crate) fn pause(&mut self) -> Result<(), End> {
         loop {
-            let left = until.min(self.deadline_ns).saturating_sub(self.clock.now_ns());
-            if left == 0 {
-                return if until < self.deadline_ns { Ok(()) } else { Err(End::Gone) };
+            let left = self.look()?;
+            if left.is_zero() {
+                return Ok(());
             }
-            if self.incoming.waiting().len() > LONGEST_AT_FIRST {
-                return Err(End::violation("the client goes on before it was asked"));
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+
+    /// Goes through the start of a connection, and on where it has waited.
+    pub(crate) fn admit<P: Protocol>(&mut self, shared: &Shared<P>) -> Result<Start<P>, End> {
+        if self.is_delayed() {
+            let left = self.look()?;
+            if !left.is_zero() {
+                return Ok(Start::Later(left));
             }
-            self.socket.set_read_timeout(Some(Duration::from_nanos(left)))?;
-            match self.incoming.read(self.socket) {
-                Ok(true) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                _ => return Err(End::Gone),
+            if let Some(refused) = self.refused.take() {
+                return Err(End::Fatal(refused));
+            }
+        }
+        let startup = match self.startup.take() {
+            Some(startup) => startup,
+            None => {
+                let Some(startup) = self.startup(&shared.admission)? else { return Ok(Start::Other) };
+                if startup.version > NEWEST || !startup.unknown.is_empty() {
+                    let unknown: Vec<_> = startup.unknown.iter().map(String::as_str).collect();
+                    self.answers.negotiate(startup.version.min(NEWEST), &unknown);
+                }
+                startup
+            }
+        };
+        match self.authenticate(shared, &startup)? {
+            Shown::Role(log_in) => self.open(shared, &startup, &log_in).map(Start::Session),
+            Shown::Later(time) => {
+                self.startup = Some(startup);
+                Ok(Start::Later(self.delay(time)))
             }
         }
     }
 
-    /// Goes through the start of a connection. `None`: it was no session.
-    pub(crate) fn admit<P: Protocol>(&mut self, shared: &Shared<P>) -> Result<Option<Connection<P>>, End> {
-        let Some(startup) = self.startup(&shared.admission)? else { return Ok(None) };
-        if startup.version > NEWEST || !startup.unknown.is_empty() {
-            let unknown: Vec<_> = startup.unknown.iter().map(String::as_str).collect();
-            self.answers.negotiate(startup.version.min(NEWEST), &unknown);
-        }
-        let log_in = self.authenticate(shared, &startup)?;
+    /// Opens the session of a client that has shown who it is.
+    fn open<P: Protocol>(
+        &mut self,
+        shared: &Shared<P>,
+        startup: &Startup,
+        log_in: &LogIn,
+    ) -> Result<Connection<P>, End> {
         if !is_database(startup.database(), &startup.user) {
             let message = format!("database \"{}\" does not exist", startup.database());
             return Err(End::fatal(SqlState::UNDEFINED_DATABASE, message));
@@ -139,16 +239,15 @@ impl<'s> Newcomer<'s> {
         let mut key = [0; KEY];
         getrandom::fill(&mut key).map_err(|_| End::fatal(SqlState::INTERNAL_ERROR, "no random bytes"))?;
         let key = if startup.version >= NEWEST { &key[..] } else { &key[..4] };
-        let role = (log_in.number(), &*startup.user, log_in.connection_limit());
-        self.place.admit(role, key, connection.cancel_handle()).map_err(End::Fatal)?;
-        crate::watching::introduce(&mut connection, self.place, self.socket);
+        self.place.admit(&startup.user, log_in, key, connection.cancel_handle()).map_err(End::Fatal)?;
+        crate::watching::introduce(&mut connection, &self.place, &self.socket);
         for (name, value) in connection.reported_parameters() {
             self.answers.parameter_status(name, &value);
         }
         self.answers.key(self.place.number, key);
         self.socket.set_read_timeout(None)?;
         self.socket.set_write_timeout(None)?;
-        Ok(Some(connection))
+        Ok(connection)
     }
 
     /// The client's first message that begins a session.
@@ -184,7 +283,7 @@ impl<'s> Newcomer<'s> {
 
     /// Begins TLS where the client does without asking.
     fn begins_with_tls(&mut self, admission: &Admission) -> Result<bool, End> {
-        let Some(tls) = admission.tls(self.socket) else { return Ok(false) };
+        let Some(tls) = admission.tls(&self.socket) else { return Ok(false) };
         while self.incoming.waiting().is_empty() {
             self.read()?;
         }
@@ -198,7 +297,7 @@ impl<'s> Newcomer<'s> {
 
     /// Answers a request for TLS; whether it begins.
     fn answer_tls(&mut self, admission: &Admission) -> Result<bool, End> {
-        let Some(tls) = admission.tls(self.socket) else {
+        let Some(tls) = admission.tls(&self.socket) else {
             self.socket.write_all(b"N")?;
             return Ok(false);
         };
@@ -212,16 +311,18 @@ impl<'s> Newcomer<'s> {
     }
 
     /// Has the client show that it is a role, which may connect.
-    fn authenticate<P: Protocol>(&mut self, shared: &Shared<P>, startup: &Startup) -> Result<LogIn, End> {
+    fn authenticate<P: Protocol>(&mut self, shared: &Shared<P>, startup: &Startup) -> Result<Shown, End> {
         let user = &*startup.user;
-        let method = shared.admission.method(self.socket, startup.database(), user).map_err(End::Fatal)?;
+        let method = shared.admission.method(&self.socket, startup.database(), user).map_err(End::Fatal)?;
         let known = shared.database.sql_log_in(user).map_err(End::Fatal)?;
         let is_own = self.socket.is_of_own_account();
         match (&shared.options.credentials, method) {
             (_, Method::Trust) => {}
             (_, Method::Peer | Method::PeerOrScram) if is_own => {}
             (Credentials::Password(password), Method::Scram | Method::PeerOrScram) => {
-                self.check_password(password, known.as_ref(), user, &shared.failures)?;
+                if let Some(later) = self.check_password(password, known.as_ref(), user, &shared.failures)? {
+                    return Ok(Shown::Later(later));
+                }
             }
             (_, Method::Certificate) => self.check_certificate(user)?,
             _ => {
@@ -237,7 +338,7 @@ impl<'s> Newcomer<'s> {
             return Err(End::fatal(SqlState::INVALID_AUTHORIZATION, message));
         }
         self.answers.authentication(0, &[]);
-        Ok(known)
+        Ok(Shown::Role(known))
     }
 
     /// Compares the role with the certificate that the client has shown.
@@ -252,6 +353,7 @@ impl<'s> Newcomer<'s> {
         }
     }
 
+    /// Has the client show that it knows the password. The answer is a time that it waits before that.
     /// A role that is not there, or has no valid password, is asked as others are and costs as much.
     fn check_password(
         &mut self,
@@ -259,25 +361,30 @@ impl<'s> Newcomer<'s> {
         known: Option<&LogIn>,
         user: &str,
         failures: &Failures,
-    ) -> Result<(), End> {
+    ) -> Result<Option<Duration>, End> {
+        let address = self.socket.address();
+        if let Some(Err(left)) = address.map(|address| failures.begin(address, user)) {
+            return Ok(Some(left));
+        }
         let own = match known {
             Some(known) if user == ROLE && !known.has_password() => Some(first.verifier.clone()),
             known => known.and_then(LogIn::verifier).and_then(Verifier::parse),
         };
         let is_known = own.is_some();
-        let address = self.socket.address();
-        self.pause(address.map_or(Duration::ZERO, |address| failures.left(address)))?;
         let verifier = own.unwrap_or_else(|| Verifier::of_nobody(&first.secret, user));
         let is_shown = self.exchange(&verifier)?;
         if is_shown && is_known {
-            address.into_iter().for_each(|address| failures.forget(address));
-            return Ok(());
+            address.into_iter().for_each(|address| failures.forget(address, user));
+            return Ok(None);
         }
-        match address {
-            Some(address) => failures.note(address),
-            None => self.pause(failures::FIRST)?,
-        }
-        Err(End::fatal(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\"")))
+        let message = format!("password authentication failed for user \"{user}\"");
+        let refused = SqlError::new(SqlState::INVALID_PASSWORD, message);
+        let Some(address) = address else {
+            self.refused = Some(refused);
+            return Ok(Some(failures::FIRST));
+        };
+        failures.note(address, user);
+        Err(End::Fatal(refused))
     }
 
     /// Whether the client knows the password.
@@ -287,7 +394,7 @@ impl<'s> Newcomer<'s> {
         let bound = end_point.map(|_| BOUND_MECHANISM);
         let offered: String = bound.into_iter().chain([MECHANISM]).map(|name| format!("{name}\0")).collect();
         self.answers.authentication(10, format!("{offered}\0").as_bytes());
-        self.answers.write(self.socket)?;
+        self.answers.write(&self.socket)?;
         let first = self.response()?;
         let mut content = Content(&first);
         let channel = match (content.text().map_err(End::Fatal)?, end_point) {
@@ -300,7 +407,7 @@ impl<'s> Newcomer<'s> {
         let first = text_of(first.unwrap_or_default())?;
         let (exchange, answer) = Exchange::begin(verifier, channel, first).map_err(failed)?;
         self.answers.authentication(11, answer.as_bytes());
-        self.answers.write(self.socket)?;
+        self.answers.write(&self.socket)?;
         let last = self.response()?;
         match exchange.finish(text_of(&last)?) {
             Ok(answer) => self.answers.authentication(12, answer.as_bytes()),

@@ -15,9 +15,8 @@ use polychron_sql::SqlState;
 use crate::Shared;
 use crate::answers::Answers;
 use crate::error::End;
-use crate::registry::Place;
-use crate::session::{self, Pause, Session};
-use crate::socket::Socket;
+use crate::session::{self, Begun, Pause, Session};
+use crate::startup::Newcomer;
 
 /// Statements go down as deep as their expressions nest.
 const STACK: usize = 8 << 20;
@@ -26,8 +25,8 @@ const IDLE: Duration = Duration::from_secs(2);
 
 /// What a thread does.
 pub(crate) enum Task<P: Protocol> {
-    /// A client has come.
-    Begin(Arc<Socket>, Place),
+    /// A client has come, or has waited.
+    Begin(Box<Newcomer>),
     /// A client is silent no longer.
     GoOn(Box<Session<P>>),
     /// A client was silent in its transaction for too long.
@@ -131,18 +130,36 @@ fn work<P: Protocol>(shared: &Arc<Shared<P>>) {
     }
 }
 
+/// Begins a session. `None`: its client waits, and `silent` has it.
+fn begun<P: Protocol>(shared: &Arc<Shared<P>>, newcomer: Box<Newcomer>) -> Result<Option<Box<Session<P>>>, End> {
+    let mut newcomer = newcomer;
+    loop {
+        match session::begin(shared, newcomer)? {
+            Begun::Session(session) => return Ok(Some(Box::new(session))),
+            Begun::Later(later, time) => match shared.silent.add_newcomer(later, time) {
+                Ok(()) => return Ok(None),
+                // It keeps this thread.
+                Err(back) => {
+                    newcomer = back;
+                    newcomer.pause()?;
+                }
+            },
+        }
+    }
+}
+
 fn perform<P: Protocol>(shared: &Arc<Shared<P>>, task: Task<P>) {
     let (socket, place) = match &task {
-        Task::Begin(socket, _) => (socket.clone(), None),
-        Task::GoOn(session) | Task::Expire(session) => (session.wire.socket.clone(), Some(session.place().clone())),
+        Task::Begin(newcomer) => (newcomer.socket.clone(), newcomer.place.clone()),
+        Task::GoOn(session) | Task::Expire(session) => (session.wire.socket.clone(), session.place().clone()),
     };
-    let (mut task, mut place) = (Some(task), place);
+    let mut task = Some(task);
     let served = catch_unwind(AssertUnwindSafe(|| {
         let mut session = match task.take() {
-            Some(Task::Begin(socket, own)) => {
-                let own = place.insert(Arc::new(own));
-                Box::new(session::begin(shared, &socket, own)?)
-            }
+            Some(Task::Begin(newcomer)) => match begun(shared, newcomer)? {
+                Some(session) => session,
+                None => return Ok(()),
+            },
             Some(Task::GoOn(session)) => session,
             Some(Task::Expire(_)) | None => return Err(Session::<P>::expired()),
         };

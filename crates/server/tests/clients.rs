@@ -284,6 +284,15 @@ fn the_account_of_the_server_needs_no_password_on_its_socket() {
     assert_eq!(client.query("SELECT 1", &[]).unwrap().len(), 1);
     drop(client);
     let path = server.socket().unwrap().to_owned();
+    let mode = |path: &std::path::Path| {
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).unwrap().permissions()) & 0o7777
+    };
+    assert_eq!(mode(&path), 0o777, "whatever the process gives its files");
+    let limited = server_with(Credentials::Trust, |options| {
+        (options.socket_directory, options.socket_permissions) = (Some(directory.path().to_owned()), 0o700);
+    });
+    assert_eq!(mode(limited.socket().unwrap()), 0o700);
+    drop(limited);
     drop(UnixStream::connect(&path).unwrap());
     drop(server);
     assert!(!path.exists());

@@ -5,6 +5,7 @@ mod common;
 mod admission;
 mod clients;
 mod drivers;
+mod frames;
 mod notifications;
 mod processes;
 mod programs;

@@ -1,6 +1,6 @@
 //! Clients are roles: who may come in, and what is asked of them.
 
-use crate::common::{Db, server_with};
+use crate::common::{Db, Raw, server_with, startup};
 use polychron_server::{Credentials, Password, Server};
 use postgres::{Client, Error, NoTls};
 
@@ -78,4 +78,67 @@ fn trust_asks_for_roles_that_may_log_in() {
     assert_eq!(code(log_in(&server, "none_of_these", "any")), "28000");
     let mut app = log_in(&server, "app", "any").unwrap();
     assert_eq!(app.query_one("SELECT session_user", &[]).unwrap().get::<_, String>(0), "app");
+}
+
+#[test]
+fn some_connections_are_kept_for_superusers() {
+    let server = server_with(Credentials::Trust, |options| {
+        (options.max_connections, options.superuser_reserved_connections) = (4, 2);
+    });
+    let mut admin = log_in(&server, "postgres", "").unwrap();
+    admin.batch_execute("CREATE ROLE low LOGIN").unwrap();
+    let _low = log_in(&server, "low", "").unwrap();
+    let Err(refused) = log_in(&server, "low", "") else { panic!("it was admitted") };
+    let refused = refused.as_db_error().unwrap();
+    let message = "remaining connection slots are reserved for non-replication superuser connections";
+    assert_eq!((refused.code().code(), refused.message(), refused.severity()), ("53300", message, "FATAL"));
+    let _others = [log_in(&server, "postgres", "").unwrap(), log_in(&server, "postgres", "").unwrap()];
+    let Err(refused) = log_in(&server, "postgres", "") else { panic!("it was admitted") };
+    assert_eq!(refused.as_db_error().unwrap().message(), "sorry, too many clients already");
+    // As many as are kept are all that may be.
+    let database = polychron::Database::builder().small().in_memory().unwrap();
+    let options =
+        polychron_server::Options { max_connections: 3, ..polychron_server::Options::new(Credentials::Trust) };
+    let refused = Server::start(database, options).unwrap_err().to_string();
+    assert_eq!(refused, "superuser_reserved_connections (3) must be less than max_connections (3)");
+}
+
+/// A role whose password is guessed waits at that address, and others of the address do not, nor do they lack a thread or a place.
+#[test]
+fn failures_hold_up_the_role_alone() {
+    let server = server_with(Credentials::Password(Password::new("first").unwrap()), |options| {
+        options.max_unauthenticated = 40;
+    });
+    let mut admin = log_in(&server, "postgres", "first").unwrap();
+    admin.batch_execute("CREATE ROLE ann LOGIN PASSWORD 'a'; CREATE ROLE bob LOGIN PASSWORD 'b'").unwrap();
+    for _ in 0..3 {
+        assert_eq!(code(log_in(&server, "ann", "x")), "28P01");
+    }
+    // They wait for two seconds and more, each without a thread.
+    let mut waiting: Vec<_> = (0..20).map(|_| Raw::open(&server)).collect();
+    waiting.iter_mut().for_each(|raw| raw.send(&startup(3 << 16, &[("user", "ann")])));
+    for raw in &waiting {
+        raw.stream.set_nonblocking(true).unwrap();
+    }
+    let is_silent = |raw: &mut Raw| {
+        let read = std::io::Read::read(&mut raw.stream, &mut [0]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    let begun = std::time::Instant::now();
+    drop(log_in(&server, "bob", "b").unwrap());
+    drop(log_in(&server, "postgres", "first").unwrap());
+    // On a machine that was busy for so long the wait is over, and nothing is told of it.
+    let still = waiting.iter_mut().map(is_silent).filter(|is_silent| *is_silent).count();
+    assert!(still == 20 || begun.elapsed().as_millis() > 500, "{still}");
+    // One that says more than it was asked is sent away, and one that goes leaves its place.
+    waiting[0].stream.set_nonblocking(false).unwrap();
+    let _ = std::io::Write::write_all(&mut waiting[0].stream, &vec![b'p'; 40_000]);
+    while let Some(answer) = waiting[0].next() {
+        assert_eq!(answer.kind, if answer.field('C').is_some() { 'E' } else { 'R' });
+    }
+    drop(waiting);
+    // Who knows the password waits, and is admitted then.
+    let mut ann = log_in(&server, "ann", "a").unwrap();
+    ann.batch_execute("SELECT 1").unwrap();
+    drop(log_in(&server, "ann", "a").unwrap());
 }

@@ -339,7 +339,9 @@ fn crowds_that_never_say_who_they_are_keep_nobody_out() {
 
 #[test]
 fn more_clients_than_may_be_are_refused() {
-    let server = server_with(Credentials::Trust, |options| options.max_connections = 2);
+    let server = server_with(Credentials::Trust, |options| {
+        (options.max_connections, options.superuser_reserved_connections) = (2, 0);
+    });
     let (_a, b) = (Raw::ready(&server), Raw::ready(&server));
     let mut refused = Raw::open(&server);
     refused.send(&startup(3 << 16, &[("user", "postgres")]));

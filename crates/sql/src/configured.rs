@@ -203,7 +203,7 @@ impl<P: Protocol> Connection<P> {
     /// Has the configuration say how settings begin.
     pub(crate) fn take_configuration(&mut self) {
         let configured = self.database.configured.get();
-        let of_sessions = |name: &str| Setting::find(name).is_none_or(|setting| setting.scope == Scope::Session);
+        let of_sessions = |name: &str| Setting::find(name).is_none_or(|setting| setting.scope.is_of_sessions());
         let mut said = configured.now.said().filter(|(name, _)| of_sessions(name)).peekable();
         if said.peek().is_some() {
             let mut settings = self.settings();

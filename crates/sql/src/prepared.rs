@@ -271,7 +271,7 @@ impl<P: Protocol> Connection<P> {
     pub fn answer(&mut self, text: &str, parameters: &[Datum<'_>]) -> Result<Rows, SqlError> {
         let ended = self.limited(text, |connection| {
             let known = connection.cache.bound.get(text).filter(|bound| connection.may_run(bound)).cloned();
-            match known.map_or_else(|| connection.bound_text(text, &[]), |bound| Ok(Some(bound))) {
+            match known.map_or_else(|| connection.bound_to_run(text, &[]), |bound| Ok(Some(bound))) {
                 Ok(Some(bound)) => connection.run_bound(&bound, parameters, false, None),
                 Ok(None) => connection.run_unbound(text, parameters),
                 Err(error) => Err(connection.fail(error)),
@@ -328,7 +328,7 @@ impl<P: Protocol> Connection<P> {
             // It comes back when it has run.
             let bound = match is_ready {
                 true => Ok(prepared.bound.take()),
-                false => connection.bound_text(&prepared.text, &prepared.types),
+                false => connection.bound_to_run(&prepared.text, &prepared.types),
             };
             let bound = bound.and_then(|bound| match (&bound, &prepared.bound) {
                 (Some(new), Some(old)) if decoded.is_some() && !new.answers_as(old) => Err(other_columns()),
@@ -347,6 +347,12 @@ impl<P: Protocol> Connection<P> {
         });
         self.finish_definitions();
         ended.map_err(|error| error.within(&prepared.text))
+    }
+
+    /// The same, of a statement that runs at once. Its text is noted before, for what shows what goes on takes its rows when it is bound.
+    fn bound_to_run(&mut self, text: &str, types: &[Type]) -> Result<Option<Arc<Bound>>, SqlError> {
+        self.slot.activity.note_text(text);
+        self.bound_text(text, types)
     }
 
     /// What a prepared statement is bound as now, if it only reads or changes rows; its tables are in use then.

@@ -12,6 +12,7 @@ use crate::context::{Context, Now, now};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::Outcome;
+use crate::roles::Switch;
 use crate::types::Type;
 
 /// A call, and the name of its column.
@@ -163,10 +164,22 @@ impl<P: Protocol> Connection<P> {
         let Datum::Text(name) = name.get() else { return Err(null()) };
         let name = name.to_lowercase();
         let is_local = matches!(is_local.get(), Datum::Bool(true));
+        let text = match value.get() {
+            Datum::Text(text) => Some(text),
+            _ => None,
+        };
+        if let Some(switch) = Switch::of_setting(&name, text, is_local) {
+            let user = self.switched(&switch)?;
+            let to = if switch.is_of_session { user.session.1 } else { switch.to.unwrap_or_else(|| "none".to_owned()) };
+            if !is_local || self.session.is_explicit() {
+                self.set_text(&name, &to, is_local)?;
+            }
+            return Ok(OwnedDatum::Text(to.into()));
+        }
         let mut probe = self.settings();
-        match value.get() {
-            Datum::Text(value) => probe.set(&name, value)?,
-            _ => probe.take(&name, &self.initial_settings())?,
+        match text {
+            Some(text) => probe.set(&name, text)?,
+            None => probe.take(&name, &self.initial_settings())?,
         }
         let shown = probe.shown(&name).unwrap_or_default();
         // What is local to a transaction of its own is nothing afterwards.

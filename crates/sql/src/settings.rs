@@ -19,7 +19,9 @@ use crate::parameters::ClientSettings;
 use crate::text::Zone;
 
 pub use list::{SETTINGS, Scope, Setting, Values};
-pub(crate) use show::{all_columns, is_constant, is_default, is_of_transaction, name_of, shown_name, text_of};
+pub(crate) use show::{
+    all_columns, is_constant, is_default, is_of_transaction, name_of, not_to_see, not_to_set, shown_name, text_of,
+};
 pub(crate) use statements::{Kept, SettingChange};
 pub use values::checked;
 pub(crate) use values::{is_custom, millis_of, unrecognized};

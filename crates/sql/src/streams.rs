@@ -166,6 +166,7 @@ impl<P: Protocol> Connection<P> {
             return Ok(None);
         };
         let ended = self.limited(text, |connection| {
+            connection.slot.activity.note_text(text);
             let bound = match statement {
                 ast::Statement::Query(_) => connection.bound_statement(text, statement, &[]),
                 // What is refused is refused when it is run as other statements are.

@@ -279,6 +279,17 @@ fn sessions_of_others_are_neither_seen_nor_ended() {
     assert_eq!(run(&mut session, texts).unwrap(), "<insufficient privilege>");
     let seen = run(&mut session, "SELECT query FROM pg_stat_activity WHERE usename = 'low' ORDER BY pid").unwrap();
     assert!(seen.contains("mine"), "{seen}");
+    // Of others a role sees who they are, and not since when or what they do.
+    let known =
+        "SELECT datname, usename, application_name, usesysid = (SELECT oid FROM pg_roles WHERE rolname = usename)";
+    let hidden = "backend_start, xact_start, query_start, state_change, state, wait_event, backend_type, client_addr";
+    let others = format!("{known}, coalesce({}) FROM pg_stat_activity WHERE usename = 'postgres'", {
+        hidden.split(", ").map(|column| format!("{column}::text")).collect::<Vec<_>>().join(", ")
+    });
+    assert_eq!(run(&mut session, &others).unwrap(), "polychron|postgres||t|");
+    let mine = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'low' AND backend_start IS NOT NULL AND state IS NOT NULL AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = 'low')";
+    assert_eq!(run(&mut session, mine).unwrap(), "2");
+    assert_eq!(run(&mut admin, "SELECT count(*) FROM pg_stat_activity WHERE state IS NOT NULL").unwrap(), "3");
     assert_eq!(run(&mut session, "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%secret%'").unwrap(), "0");
     for end in ["pg_cancel_backend", "pg_terminate_backend"] {
         let of = |role: &str| {
@@ -385,4 +396,35 @@ fn what_a_role_makes_later_is_granted_by_default() {
     );
     all(&mut maker, &["CREATE TABLE s.within (a int)"]);
     assert_eq!(code(run(&mut reader, "INSERT INTO s.within VALUES (1)")), "42501");
+}
+
+#[test]
+fn grants_name_the_role_that_makes_them() {
+    let database = database::<Cicada>();
+    let mut admin = connect(&database);
+    all(
+        &mut admin,
+        &[
+            "CREATE ROLE low",
+            "CREATE ROLE other",
+            "CREATE TABLE t (id int PRIMARY KEY)",
+            "GRANT SELECT ON t TO low GRANTED BY CURRENT_USER",
+            "GRANT other TO low GRANTED BY postgres",
+        ],
+    );
+    for text in [
+        "GRANT SELECT ON t TO low GRANTED BY other",
+        "REVOKE SELECT ON t FROM low GRANTED BY other CASCADE",
+        "GRANT other TO low GRANTED BY low",
+        "REVOKE other FROM low GRANTED BY low",
+    ] {
+        assert_eq!(code(run(&mut admin, text)), "0A000", "{text}");
+    }
+    assert_eq!(code(run(&mut admin, "GRANT SELECT ON t TO low GRANTED BY nobody")), "42704");
+    assert_eq!(run(&mut admin, "SELECT has_table_privilege('low', 't', 'SELECT')").unwrap(), "t");
+    all(
+        &mut admin,
+        &["REVOKE SELECT ON t FROM low GRANTED BY postgres", "REVOKE other FROM low GRANTED BY CURRENT_ROLE"],
+    );
+    assert_eq!(run(&mut admin, "SELECT has_table_privilege('low', 't', 'SELECT')").unwrap(), "f");
 }

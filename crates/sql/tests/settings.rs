@@ -244,3 +244,119 @@ fn the_configuration_is_altered_and_read_again() {
     let mut new = Connection::open(&database).unwrap();
     assert_eq!(run(&mut new, "SHOW statement_timeout").unwrap(), "0");
 }
+
+#[test]
+fn some_settings_are_for_superusers() {
+    let database = database();
+    let (mut admin, mut low) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    all(&mut admin, &["CREATE ROLE low LOGIN", "SET log_min_duration_transaction = '3s'"]);
+    low.act_as("low").unwrap();
+    for text in [
+        "SET log_min_duration_transaction = 1",
+        "SET LOCAL log_min_duration_transaction = 1",
+        "RESET log_min_duration_transaction",
+        "SET log_min_duration_transaction TO DEFAULT",
+        "SELECT set_config('log_min_duration_transaction', '1', false)",
+        "ALTER ROLE low SET log_min_duration_transaction = 1",
+        "SHOW password_file",
+        "SHOW tls_key",
+        "SELECT current_setting('metrics_password_file')",
+        "SELECT current_setting('Password_File', true)",
+    ] {
+        all(&mut low, &["BEGIN"]);
+        assert_eq!(code(&mut low, text), Some("42501"), "{text}");
+        all(&mut low, &["ROLLBACK"]);
+    }
+    assert_eq!(low.set_parameter("log_min_duration_transaction", "1").unwrap_err().state().code(), "42501");
+    // Whoever may not set it sees it, and returns to what it was.
+    assert_eq!(run(&mut low, "SHOW log_min_duration_transaction").unwrap(), "0");
+    all(&mut low, &["RESET ALL", "DISCARD ALL"]);
+    let secret = "name IN ('password_file', 'metrics_password_file', 'tls_key', 'socket_directory')";
+    let count = format!("SELECT count(*) FROM pg_settings WHERE {secret}");
+    assert_eq!((run(&mut admin, &count).unwrap(), run(&mut low, &count).unwrap()), ("4".into(), "0".into()));
+    assert!(run(&mut admin, "SHOW ALL").unwrap().contains("password_file"));
+    assert!(!run(&mut low, "SHOW ALL").unwrap().contains("password_file"));
+    assert_eq!(run(&mut admin, "SHOW socket_directory").unwrap(), "/tmp");
+    // What a superuser has set of a role, the role does not take back.
+    all(&mut admin, &["ALTER ROLE low SET log_min_duration_transaction = '7s'", "ALTER ROLE low SET my.x = 1"]);
+    assert_eq!(code(&mut low, "ALTER ROLE low RESET log_min_duration_transaction"), Some("42501"));
+    all(&mut low, &["ALTER ROLE low RESET ALL"]);
+    let kept = "SELECT setconfig FROM pg_db_role_setting";
+    assert_eq!(run(&mut admin, kept).unwrap(), "{log_min_duration_transaction=7s}");
+    let mut again = Connection::open(&database).unwrap();
+    again.act_as("low").unwrap();
+    assert_eq!(run(&mut again, "SHOW log_min_duration_transaction").unwrap(), "7s");
+    all(&mut admin, &["ALTER ROLE low RESET ALL"]);
+    assert_eq!(run(&mut admin, kept).unwrap(), "");
+    let context = "SELECT context FROM pg_settings WHERE name = 'log_min_duration_transaction'";
+    assert_eq!(run(&mut low, context).unwrap(), "superuser");
+    let changeable = "SELECT is_changeable FROM polychron_settings WHERE name = 'log_min_duration_transaction'";
+    assert_eq!((run(&mut admin, changeable).unwrap(), run(&mut low, changeable).unwrap()), ("t".into(), "f".into()));
+}
+
+#[test]
+fn values_of_the_server_have_their_bounds() {
+    let database = database();
+    let mut one = Connection::open(&database).unwrap();
+    database.configure(Configuration::default(), Some(Arc::new(Files::default())));
+    for (text, expected) in [
+        ("authentication_timeout = '1ms'", Some("22023")),
+        ("authentication_timeout = 0", Some("22023")),
+        ("authentication_timeout = '11min'", Some("22023")),
+        ("authentication_timeout = '10min'", None),
+        ("authentication_timeout = 30", None),
+        ("unix_socket_permissions = '0999'", Some("22023")),
+        ("unix_socket_permissions = '1777'", Some("22023")),
+        ("unix_socket_permissions = ''", Some("22023")),
+        ("unix_socket_permissions = '+7'", Some("22023")),
+        ("unix_socket_permissions = '700'", None),
+    ] {
+        assert_eq!(code(&mut one, &format!("ALTER SYSTEM SET {text}")), expected, "{text}");
+    }
+    all(&mut one, &["SELECT pg_reload_conf()"]);
+    let seen =
+        "SELECT setting, unit, min_val, max_val, boot_val FROM pg_settings WHERE name = 'authentication_timeout'";
+    assert_eq!(run(&mut one, seen).unwrap(), "30|s|1|600|60");
+    assert_eq!(run(&mut one, "SHOW authentication_timeout").unwrap(), "30s");
+    let mut parsed = Configuration::default();
+    parsed.set("unix_socket_permissions", "700", Origin::File).unwrap();
+    assert_eq!(parsed.get("unix_socket_permissions"), "0700");
+}
+
+#[test]
+fn a_role_is_a_setting() {
+    let database = database();
+    let (mut admin, mut low) = (Connection::open(&database).unwrap(), Connection::open(&database).unwrap());
+    all(&mut admin, &["CREATE ROLE low LOGIN", "CREATE ROLE grp", "CREATE ROLE other", "GRANT grp TO low"]);
+    low.act_as("low").unwrap();
+    let who = |one: &mut Connection| run(one, "SELECT session_user, current_user").unwrap();
+    assert_eq!(run(&mut low, "SELECT set_config('role', 'grp', false)").unwrap(), "grp");
+    assert_eq!((run(&mut low, "SHOW role").unwrap(), who(&mut low)), ("grp".into(), "low|grp".into()));
+    assert_eq!(run(&mut low, "SELECT set_config('role', 'none', false)").unwrap(), "none");
+    all(&mut low, &["SET role = 'grp'"]);
+    assert_eq!(who(&mut low), "low|grp");
+    all(&mut low, &["SET role TO DEFAULT"]);
+    assert_eq!(who(&mut low), "low|low");
+    // It is local to a transaction, and a rollback takes it back.
+    all(&mut low, &["BEGIN", "SELECT set_config('role', 'grp', true)"]);
+    assert_eq!(who(&mut low), "low|grp");
+    all(&mut low, &["COMMIT"]);
+    assert_eq!(who(&mut low), "low|low");
+    all(&mut low, &["BEGIN", "SET role TO grp", "ROLLBACK", "SELECT set_config('role', 'grp', true)"]);
+    assert_eq!(who(&mut low), "low|low");
+    for (text, expected) in [
+        ("SELECT set_config('role', 'other', false)", "42501"),
+        ("SET role = 'postgres'", "42501"),
+        ("SELECT set_config('role', 'nobody', false)", "42704"),
+        ("SELECT set_config('session_authorization', 'postgres', false)", "42501"),
+    ] {
+        assert_eq!(code(&mut low, text), Some(expected), "{text}");
+    }
+    assert_eq!(who(&mut low), "low|low");
+    assert_eq!(run(&mut admin, "SELECT set_config('session_authorization', 'low', false)").unwrap(), "low");
+    assert_eq!(who(&mut admin), "low|low");
+    all(&mut admin, &["RESET SESSION AUTHORIZATION"]);
+    assert_eq!(who(&mut admin), "postgres|postgres");
+    low.set_parameter("role", "grp").unwrap();
+    assert_eq!(who(&mut low), "low|grp");
+}

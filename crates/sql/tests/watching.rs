@@ -51,6 +51,17 @@ fn sessions_are_seen_with_what_they_do() {
     assert_eq!(count(&mut own, "SELECT count(*) FROM pg_stat_activity"), 2);
     let me = "SELECT state FROM pg_stat_activity WHERE pid = pg_backend_pid()";
     assert_eq!(rows(&mut own, me), [[Some("active".to_owned())]]);
+    // What asks sees itself, however it is run.
+    let me = "SELECT query FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    let texts = |rows: &polychron_sql::Rows| rows.iter().map(|row| row.get::<String>(0).unwrap()).collect::<Vec<_>>();
+    assert_eq!(rows(&mut own, me), [[Some(me.to_owned())]]);
+    let mut prepared = own.prepare(me).unwrap();
+    for _ in 0..2 {
+        own.execute("SELECT 1", &[]).unwrap();
+        assert_eq!(texts(&own.answer_prepared(&mut prepared, &[]).unwrap()), [me]);
+        own.execute("SELECT 1", &[]).unwrap();
+        assert_eq!(texts(&own.answer(me, &[]).unwrap()), [me]);
+    }
     drop(other);
     assert_eq!(count(&mut own, "SELECT count(*) FROM pg_stat_activity"), 1);
 }

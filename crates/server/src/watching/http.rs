@@ -66,11 +66,8 @@ impl Http {
     /// # Errors
     /// The address is reached from other machines and there is no password, or it cannot be listened to.
     pub(super) fn start(metrics: &Metrics, source: Arc<dyn Source>) -> Result<Self, ServerError> {
-        let wanted = metrics.address;
-        let password = metrics.password.clone();
-        if !wanted.ip().to_canonical().is_loopback() && password.as_ref().is_none_or(String::is_empty) {
-            return Err(ServerError::MetricsOnTheNetwork(wanted));
-        }
+        metrics.check()?;
+        let (wanted, password) = (metrics.address, metrics.password.clone());
         let failed = |error| ServerError::Listen(wanted, error);
         let listener = TcpListener::bind(wanted).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

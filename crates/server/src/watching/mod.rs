@@ -16,6 +16,7 @@ use samples::Sample;
 
 use crate::Shared;
 use crate::error::ServerError;
+use crate::listen::is_of_this_machine;
 use crate::registry::Place;
 use crate::socket::Socket;
 
@@ -32,6 +33,17 @@ impl std::fmt::Debug for Metrics {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (address, has_password) = (self.address, self.password.is_some());
         out.debug_struct("Metrics").field("address", &address).field("has_password", &has_password).finish()
+    }
+}
+
+impl Metrics {
+    /// Refuses an address that others reach without a password.
+    pub(crate) fn check(&self) -> Result<(), ServerError> {
+        if is_of_this_machine(self.address.ip()) || self.password.as_ref().is_some_and(|password| !password.is_empty())
+        {
+            return Ok(());
+        }
+        Err(ServerError::MetricsOnTheNetwork(self.address))
     }
 }
 

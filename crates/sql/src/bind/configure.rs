@@ -19,11 +19,12 @@ impl Binder<'_> {
     /// Changes the settings with which sessions begin.
     pub(super) fn configure(&mut self, of: &Configured, change: &SettingChange) -> Result<Definition, SqlError> {
         let current = self.session_settings();
-        let apply = |kept: &mut Kept| change.apply(kept, current.as_ref());
+        let is_superuser = self.catalog.rights()?.is_superuser;
+        let apply = |kept: &mut Kept| change.apply(kept, current.as_ref(), is_superuser);
         match of {
             Configured::Role { role: Some(role), database } => self.configure_role(role, database.as_deref(), &apply),
             Configured::Role { role: None, database } => {
-                if !self.catalog.rights()?.is_superuser {
+                if !is_superuser {
                     return Err(refused("must be superuser to alter settings globally"));
                 }
                 database.as_deref().map_or(Ok(()), check_database)?;

@@ -283,6 +283,7 @@ impl Binder<'_> {
     }
 
     pub(super) fn grant_privileges(&mut self, change: &PrivilegeChange) -> Result<Definition, SqlError> {
+        self.check_grantor(change.grantor.as_ref())?;
         let mut definition = Definition::new("GRANT");
         let is_all = change.wanted.privileges.is_empty();
         for target in self.targets(&change.targets)? {
@@ -319,6 +320,7 @@ impl Binder<'_> {
     }
 
     pub(super) fn revoke_privileges(&mut self, change: &PrivilegeChange) -> Result<Definition, SqlError> {
+        self.check_grantor(change.grantor.as_ref())?;
         let mut definition = Definition::new("REVOKE");
         let is_all = change.wanted.privileges.is_empty();
         for target in self.targets(&change.targets)? {

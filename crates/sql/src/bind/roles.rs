@@ -364,7 +364,18 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// Refuses GRANTED BY another role: who hands a privilege on is who runs the statement, or the owner for which it acts.
+    pub(super) fn check_grantor(&self, grantor: Option<&RoleName>) -> Result<(), SqlError> {
+        match grantor {
+            Some(grantor) if self.role(grantor)?.id != self.catalog.path.user.current.0 => {
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "grantor must be current user"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn grant_membership(&mut self, change: &MembershipChange) -> Result<Definition, SqlError> {
+        self.check_grantor(change.grantor.as_ref())?;
         let mut definition = Definition::new("GRANT ROLE");
         for of in &change.roles {
             let of = self.role(of)?;
@@ -379,6 +390,7 @@ impl Binder<'_> {
     }
 
     fn revoke_membership(&mut self, change: &MembershipChange) -> Result<Definition, SqlError> {
+        self.check_grantor(change.grantor.as_ref())?;
         let mut definition = Definition::new("REVOKE ROLE");
         for of in &change.roles {
             let of = self.role(of)?;

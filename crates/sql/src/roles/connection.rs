@@ -44,6 +44,11 @@ impl LogIn {
         self.may_connect
     }
 
+    /// Whether it may do everything.
+    pub fn is_superuser(&self) -> bool {
+        self.role.is_superuser
+    }
+
     /// Its number, which no other role has ever had, whatever it is called.
     pub fn number(&self) -> i64 {
         self.role.id
@@ -150,7 +155,14 @@ impl<P: Protocol> Connection<P> {
         Ok(outcome)
     }
 
-    fn switched(&self, switch: &Switch) -> Result<User, SqlError> {
+    /// The same, of a setting that says it.
+    pub(crate) fn switch_role(&mut self, switch: &Switch) -> Result<(), SqlError> {
+        let user = self.switched(switch)?;
+        self.set_user(switch.is_local, &user);
+        Ok(())
+    }
+
+    pub(crate) fn switched(&self, switch: &Switch) -> Result<User, SqlError> {
         let (roles, _) = self.catalog().roles()?;
         let user = &*self.path.user;
         let id_of = |id: RoleId| roles.get(id).map(|role| (role.id, role.name.clone()));

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod defaults;
 pub(crate) mod parsing;
 mod statements;
+mod switches;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ pub(crate) use acl::{Kind, Privileges, bits, item, named, privileges_named};
 pub use connection::LogIn;
 use defaults::DefaultPrivileges;
 pub(crate) use statements::{
-    Attribute, Configured, MembershipChange, PrivilegeChange, RoleCommand, RoleName, RoleStatement, Switch, Targets,
+    Attribute, Configured, MembershipChange, PrivilegeChange, RoleCommand, RoleName, RoleStatement, Targets,
 };
+pub(crate) use switches::Switch;
 
 use crate::bind::ROLE;
 use crate::catalog::Object;

@@ -1,14 +1,14 @@
 //! Statements about roles and privileges, which have a parser of their own.
 
 use sqlparser::ast;
-use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, Word};
+use sqlparser::tokenizer::Token;
 
 use super::Privileges;
 use super::acl::named;
 use super::defaults::DefaultChange;
 use super::parsing::{expect, identifier, list, take, word};
+use super::switches::{Switch, switch};
 use crate::configured::SystemChange;
 use crate::error::{SqlError, SqlState};
 use crate::parse::{error_of, syntax_error};
@@ -72,6 +72,8 @@ pub(crate) struct MembershipChange {
     pub(crate) roles: Vec<RoleName>,
     pub(crate) members: Vec<RoleName>,
     pub(crate) is_admin: bool,
+    /// GRANTED BY.
+    pub(crate) grantor: Option<RoleName>,
 }
 
 /// Privileges that are granted or revoked.
@@ -83,6 +85,8 @@ pub(crate) struct PrivilegeChange {
     /// WITH GRANT OPTION, or GRANT OPTION FOR.
     pub(crate) has_options: bool,
     pub(crate) cascades: bool,
+    /// GRANTED BY.
+    pub(crate) grantor: Option<RoleName>,
 }
 
 /// A statement about roles or privileges that defines something.
@@ -136,25 +140,6 @@ pub(crate) enum Configured {
         database: Option<String>,
     },
     Database(String),
-}
-
-/// A statement that makes another role of a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Switch {
-    /// Only in this transaction.
-    pub(crate) is_local: bool,
-    /// SESSION AUTHORIZATION, and not ROLE.
-    pub(crate) is_of_session: bool,
-    /// `None`: the one that it was at first.
-    pub(crate) to: Option<String>,
-    pub(crate) tag: &'static str,
-}
-
-impl Switch {
-    /// Back to the role that has logged in.
-    pub(crate) fn back(tag: &'static str) -> Self {
-        Self { is_local: false, is_of_session: true, to: None, tag }
-    }
 }
 
 /// What a text says about roles.
@@ -328,7 +313,7 @@ fn alter(parser: &mut Parser<'_>) -> Result<RoleStatement, SqlError> {
     let adds = take(parser, &["add", "user"]);
     if is_group && (adds || take(parser, &["drop", "user"])) {
         let members = list(parser, self::role)?;
-        let change = MembershipChange { roles: vec![role], members, is_admin: false };
+        let change = MembershipChange { roles: vec![role], members, is_admin: false, grantor: None };
         return Ok(if adds { RoleStatement::GrantMembership(change) } else { RoleStatement::RevokeMembership(change) });
     }
     if matches!(word(parser, 0).as_str(), "set" | "reset" | "in") {
@@ -525,7 +510,8 @@ fn granted(parser: &mut Parser<'_>, revokes: bool) -> Result<RoleStatement, SqlE
         let with_admin =
             !revokes && (take(parser, &["with", "admin", "option"]) || take(parser, &["with", "admin", "true"]));
         let is_admin = takes_admin || with_admin;
-        let change = MembershipChange { roles, members, is_admin };
+        let grantor = grantor(parser)?;
+        let change = MembershipChange { roles, members, is_admin, grantor };
         endings(parser, revokes)?;
         return Ok(if revokes {
             RoleStatement::RevokeMembership(change)
@@ -538,16 +524,19 @@ fn granted(parser: &mut Parser<'_>, revokes: bool) -> Result<RoleStatement, SqlE
     expect(parser, &[direction])?;
     let roles = grantees(parser)?;
     let has_options = takes_grant || !revokes && take(parser, &["with", "grant", "option"]);
+    let grantor = grantor(parser)?;
     let cascades = endings(parser, revokes)?;
-    let change = PrivilegeChange { wanted, targets, roles, has_options, cascades };
+    let change = PrivilegeChange { wanted, targets, roles, has_options, cascades, grantor };
     Ok(if revokes { RoleStatement::Revoke(change) } else { RoleStatement::Grant(change) })
+}
+
+/// The role that GRANTED BY names.
+fn grantor(parser: &mut Parser<'_>) -> Result<Option<RoleName>, SqlError> {
+    take(parser, &["granted", "by"]).then(|| role(parser)).transpose()
 }
 
 /// What may stand at the end; whether what depends goes, too.
 pub(super) fn endings(parser: &mut Parser<'_>, revokes: bool) -> Result<bool, SqlError> {
-    if take(parser, &["granted", "by"]) {
-        return Err(SqlError::unsupported("GRANTED BY"));
-    }
     if take(parser, &["with"]) {
         return Err(SqlError::unsupported("this option of GRANT"));
     }
@@ -556,44 +545,4 @@ pub(super) fn endings(parser: &mut Parser<'_>, revokes: bool) -> Result<bool, Sq
         take(parser, &["restrict"]);
     }
     Ok(cascades)
-}
-
-/// `SET ROLE`, `SET SESSION AUTHORIZATION`, and RESET of both.
-fn switch(parser: &mut Parser<'_>) -> Result<Option<Switch>, SqlError> {
-    let is_reset = word(parser, 0) == "reset";
-    let modifier = word(parser, 1);
-    let behind = match modifier.as_str() {
-        "local" if !is_reset => 2,
-        "session" if !is_reset && matches!(word(parser, 2).as_str(), "role" | "session") => 2,
-        _ => 1,
-    };
-    let is_local = behind == 2 && modifier == "local";
-    let is_of_session = word(parser, behind) == "session" && word(parser, behind + 1) == "authorization";
-    let is_role = word(parser, behind) == "role"
-        && !matches!(parser.peek_nth_token_ref(behind + 1).token, Token::Eq)
-        && word(parser, behind + 1) != "to";
-    if !is_of_session && !is_role {
-        return Ok(None);
-    }
-    let count = behind + if is_of_session { 2 } else { 1 };
-    (0..count).for_each(|_| drop(parser.next_token()));
-    let tag = if is_reset { "RESET" } else { "SET" };
-    if is_reset {
-        return Ok(Some(Switch { is_local, is_of_session, to: None, tag }));
-    }
-    let to = match &parser.peek_token_ref().token {
-        Token::SingleQuotedString(_) => Some(text(parser)?),
-        Token::Word(Word { quote_style: None, keyword: Keyword::NONE, .. }) if !is_of_session => {
-            parser.next_token();
-            None
-        }
-        Token::Word(Word { quote_style: None, keyword: Keyword::DEFAULT, .. }) if is_of_session => {
-            parser.next_token();
-            None
-        }
-        _ => Some(identifier(parser)?),
-    };
-    // A text may say the same.
-    let to = to.filter(|to| is_of_session || to != "none");
-    Ok(Some(Switch { is_local, is_of_session, to, tag }))
 }

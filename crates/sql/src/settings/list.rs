@@ -13,6 +13,8 @@ pub enum Scope {
     Reload,
     /// At once, by SET. What the configuration says holds for sessions that begin later.
     Session,
+    /// The same, where a superuser says SET.
+    Superuser,
 }
 
 impl Scope {
@@ -23,7 +25,13 @@ impl Scope {
             Self::Restart => "postmaster",
             Self::Reload => "sighup",
             Self::Session => "user",
+            Self::Superuser => "superuser",
         }
+    }
+
+    /// Whether each session has a value of its own.
+    pub const fn is_of_sessions(self) -> bool {
+        matches!(self, Self::Session | Self::Superuser)
     }
 }
 
@@ -40,8 +48,10 @@ pub enum Values {
     Number(i64, i64),
     /// A time: 0 means without end, or never.
     Time,
-    /// A time that is not 0.
-    Span,
+    /// A time between these numbers of whole seconds.
+    Seconds(i64, i64),
+    /// Permissions of a file, as three octal digits.
+    Mode,
     /// Schemas, with commas between them.
     Path,
     /// One of these, in small letters, which all mean the default.
@@ -58,7 +68,7 @@ impl Values {
         match self {
             Self::Switch => "bool",
             Self::Choice(_) => "enum",
-            Self::Number(..) | Self::Time | Self::Span => "integer",
+            Self::Number(..) | Self::Time | Self::Seconds(..) | Self::Mode => "integer",
             Self::Text | Self::Path | Self::Same(_) | Self::Encoding | Self::Zone => "string",
         }
     }
@@ -77,6 +87,8 @@ pub struct Setting {
     pub scope: Scope,
     /// Clients are told of it when they connect.
     pub is_reported: bool,
+    /// Only superusers see its value: it says where secrets are.
+    pub is_hidden: bool,
     /// What it is, in one line.
     pub said: &'static str,
 }
@@ -95,6 +107,10 @@ impl Setting {
     const fn reported(self) -> Self {
         Self { is_reported: true, ..self }
     }
+
+    const fn hidden(self) -> Self {
+        Self { is_hidden: true, ..self }
+    }
 }
 
 const fn setting(
@@ -103,11 +119,11 @@ const fn setting(
     (scope, values): (Scope, Values),
     said: &'static str,
 ) -> Setting {
-    Setting { name, default, values, scope, is_reported: false, said }
+    Setting { name, default, values, scope, is_reported: false, is_hidden: false, said }
 }
 
-use Scope::{Fixed, Reload, Restart, Session};
-use Values::{Choice, Encoding, Number, Path, Same, Span, Switch, Text, Time, Zone};
+use Scope::{Fixed, Reload, Restart, Session, Superuser};
+use Values::{Choice, Encoding, Mode, Number, Path, Same, Seconds, Switch, Text, Time, Zone};
 
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 /// What SHOW has for a setting that depends on the session.
@@ -116,7 +132,12 @@ const OF_SESSION: &str = "";
 /// All settings, in the order of their names.
 pub const SETTINGS: &[Setting] = &[
     setting("application_name", "", (Session, Text), "What the client calls itself.").reported(),
-    setting("authentication_timeout", "1min", (Reload, Span), "How long a client may take to show who it is."),
+    setting(
+        "authentication_timeout",
+        "1min",
+        (Reload, Seconds(1, 600)),
+        "How long a client may take to show who it is.",
+    ),
     setting("bytea_output", "hex", (Session, Same(&["hex"])), "How bytes are written as text."),
     setting("client_encoding", "UTF8", (Session, Encoding), "The encoding of the client's texts.").reported(),
     setting("client_min_messages", "notice", (Session, Same(&["notice"])), "Which messages clients are sent."),
@@ -161,7 +182,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log_min_duration_transaction",
         "0",
-        (Session, Time),
+        (Superuser, Time),
         "From how long on transactions are told in the log; 0 tells none.",
     ),
     setting(
@@ -185,14 +206,16 @@ pub const SETTINGS: &[Setting] = &[
         "",
         (Restart, Text),
         "The file whose first line is the password of the metrics; needed where other machines reach them.",
-    ),
+    )
+    .hidden(),
     setting("park_after", "100ms", (Session, Time), "After how long a silence an open transaction is parked."),
     setting(
         "password_file",
         "",
         (Restart, Text),
         "The file whose first line is the password of postgres; without one, the first start makes it.",
-    ),
+    )
+    .hidden(),
     setting(
         "plain_text_on_the_network",
         "off",
@@ -228,7 +251,8 @@ pub const SETTINGS: &[Setting] = &[
         "/tmp",
         (Restart, Text),
         "The directory of the unix socket; without a name there is none.",
-    ),
+    )
+    .hidden(),
     setting(
         "standard_conforming_strings",
         "on",
@@ -237,6 +261,12 @@ pub const SETTINGS: &[Setting] = &[
     )
     .reported(),
     setting("statement_timeout", "0", (Session, Time), "How long a text of statements may take."),
+    setting(
+        "superuser_reserved_connections",
+        "3",
+        (Restart, Number(0, 10_000)),
+        "How many of the most clients are kept for superusers.",
+    ),
     setting("TimeZone", "UTC", (Session, Zone), "The zone in which times are shown.").reported(),
     setting(
         "tls_certificate",
@@ -255,10 +285,17 @@ pub const SETTINGS: &[Setting] = &[
         "",
         (Restart, Text),
         "The file of the certificate's key (PEM), which other accounts may not read.",
-    ),
+    )
+    .hidden(),
     setting("transaction_isolation", "serializable", (Fixed, Choice(LEVELS)), "The isolation of the transaction."),
     setting("transaction_read_only", OF_SESSION, (Fixed, Switch), "Whether the transaction is read-only."),
     setting("trust", "off", (Restart, Switch), "Whoever comes is admitted, without a password; on this machine alone."),
+    setting(
+        "unix_socket_permissions",
+        "0777",
+        (Restart, Mode),
+        "Which accounts may connect to the unix socket, as permissions of a file; writing is what counts.",
+    ),
 ];
 
 #[cfg(test)]

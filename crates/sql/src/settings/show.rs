@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::outcome::{Notice, Outcome};
+use crate::roles::Switch;
 use crate::types::Type;
 
 /// The text of a value that SET gives a setting. A path is a list of names.
@@ -86,10 +87,27 @@ impl<P: Protocol> Connection<P> {
 
     /// Gives a setting the value that a text says, up to the end of the transaction where that is `is_local`.
     pub(crate) fn set_text(&mut self, name: &str, value: &str, is_local: bool) -> Result<(), SqlError> {
+        self.check_may_set(name)?;
+        if let Some(switch) = Switch::of_setting(name, Some(value), is_local) {
+            return self.switch_role(&switch);
+        }
         let mut probe = self.settings();
         probe.set(name, value)?;
         self.change_settings(is_local, |settings| drop(settings.set(name, value)));
         Ok(())
+    }
+
+    /// Whether the role may change a setting in its session.
+    fn check_may_set(&self, name: &str) -> Result<(), SqlError> {
+        match Setting::find(name) {
+            Some(setting) if setting.scope == Scope::Superuser && !self.is_superuser() => Err(not_to_set(name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the role sees the value of a setting.
+    fn sees(&self, name: &str) -> bool {
+        Setting::find(name).is_none_or(|setting| !setting.is_hidden) || self.is_superuser()
     }
 
     /// What SET says.
@@ -123,6 +141,10 @@ impl<P: Protocol> Connection<P> {
 
     /// Gives a setting the value that it had at first.
     pub(crate) fn take_initial(&mut self, name: &str, is_local: bool) -> Result<(), SqlError> {
+        self.check_may_set(name)?;
+        if let Some(switch) = Switch::of_setting(name, None, is_local) {
+            return self.switch_role(&switch);
+        }
         let initial = self.initial_settings();
         self.settings().take(name, &initial)?;
         self.change_settings(is_local, |settings| drop(settings.take(name, &initial)));
@@ -141,6 +163,9 @@ impl<P: Protocol> Connection<P> {
             return Ok(self.show_all());
         }
         let value = self.parameter(name).ok_or_else(|| self.fail(unrecognized(name)))?;
+        if !self.sees(name) {
+            return Err(self.fail(not_to_see(name)));
+        }
         let rows = vec![vec![OwnedDatum::Text(value.into())]];
         let columns = vec![(shown_name(name).to_owned(), Type::Text)];
         Ok(Outcome { count: 1, columns, rows, ..Outcome::tagged("SHOW") })
@@ -148,7 +173,7 @@ impl<P: Protocol> Connection<P> {
 
     fn show_all(&self) -> Outcome {
         let settings = self.settings();
-        let known = SETTINGS.iter().filter_map(|setting| {
+        let known = SETTINGS.iter().filter(|setting| self.sees(setting.name)).filter_map(|setting| {
             let value = self.parameter(setting.name)?;
             Some((setting.name.to_owned(), value, setting.said))
         });
@@ -165,11 +190,24 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn reset(&mut self, what: &ast::Reset) -> Result<Outcome, SqlError> {
         match what {
             ast::Reset::ALL => self.reset_all(),
-            ast::Reset::SessionAuthorization => drop(self.switch(&crate::roles::Switch::back("RESET"))?),
+            ast::Reset::SessionAuthorization => drop(self.switch(&Switch::back("RESET"))?),
             ast::Reset::ConfigurationParameter(name) => self.take_initial(&name_of(name), false)?,
         }
         Ok(Outcome::tagged("RESET"))
     }
+}
+
+/// That only a superuser changes a setting.
+pub(crate) fn not_to_set(name: &str) -> SqlError {
+    let message = format!("permission denied to set parameter \"{name}\"");
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+}
+
+/// That only a superuser sees a setting.
+pub(crate) fn not_to_see(name: &str) -> SqlError {
+    let message =
+        format!("must be superuser or have privileges of pg_read_all_settings to examine \"{}\"", shown_name(name));
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
 }
 
 /// The columns of SHOW ALL.
@@ -186,7 +224,7 @@ pub(crate) fn is_of_transaction(name: &str) -> bool {
 pub(crate) fn is_constant(name: &str) -> bool {
     Setting::find(name).is_some_and(|setting| match setting.scope {
         Scope::Fixed => !matches!(name, "is_superuser" | "session_authorization" | "transaction_read_only"),
-        Scope::Session => matches!(setting.values, super::Values::Same(_) | super::Values::Encoding),
+        Scope::Session | Scope::Superuser => matches!(setting.values, super::Values::Same(_) | super::Values::Encoding),
         Scope::Restart | Scope::Reload => false,
     })
 }

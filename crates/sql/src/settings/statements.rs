@@ -4,7 +4,7 @@ use sqlparser::ast;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::{Scope, Setting, Settings, checked, is_custom, is_default, text_of, unrecognized};
+use super::{Scope, Setting, Settings, checked, is_custom, is_default, not_to_set, text_of, unrecognized};
 use crate::configured::SystemChange;
 use crate::error::{SqlError, SqlState};
 use crate::parse::{error_of, syntax_error};
@@ -93,19 +93,30 @@ impl SettingChange {
     /// Changes the settings that are kept.
     ///
     /// # Errors
-    /// There is no such setting, no session changes it, or it has no such value.
-    pub(crate) fn apply(&self, kept: &mut Kept, current: Option<&Settings>) -> Result<(), SqlError> {
+    /// There is no such setting, no session changes it, only superusers do, or it has no such value.
+    pub(crate) fn apply(
+        &self,
+        kept: &mut Kept,
+        current: Option<&Settings>,
+        is_superuser: bool,
+    ) -> Result<(), SqlError> {
+        let is_of_superusers =
+            |name: &str| Setting::find(name).is_some_and(|setting| setting.scope == Scope::Superuser);
         let (name, value) = match self {
             Self::ResetAll => {
-                kept.0.clear();
+                // What only superusers set, only they take back.
+                kept.0.retain(|name, _| !is_superuser && is_of_superusers(name));
                 return Ok(());
             }
             Self::Reset { name } => (name, None),
             Self::Set { name, value } => (name, Some(value.clone())),
             Self::FromCurrent { name } => (name, current.and_then(|current| current.shown(name))),
         };
+        if is_of_superusers(name) && !is_superuser {
+            return Err(not_to_set(name));
+        }
         let value = match Setting::find(name) {
-            Some(setting) if setting.scope == Scope::Session => value.map(|value| checked(setting, &value)),
+            Some(setting) if setting.scope.is_of_sessions() => value.map(|value| checked(setting, &value)),
             Some(setting) => return Err(super::values::unchangeable(setting)),
             None if is_custom(name)? => value.map(Ok),
             None => return Err(unrecognized(name)),

@@ -28,7 +28,7 @@ pub(super) fn unchangeable(setting: &Setting) -> SqlError {
     let end = match setting.scope {
         Scope::Restart => "changed without restarting the server",
         Scope::Reload => "changed now",
-        Scope::Fixed | Scope::Session => "changed",
+        Scope::Fixed | Scope::Session | Scope::Superuser => "changed",
     };
     SqlError::new(SqlState::CANNOT_CHANGE, format!("parameter \"{}\" cannot be {end}", setting.name))
 }
@@ -76,6 +76,18 @@ fn duration(name: &str, text: &str) -> Result<Option<Duration>, SqlError> {
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, range));
     }
     Ok((millis > 0.0).then(|| Duration::from_millis(millis as u64)))
+}
+
+/// The whole seconds that a text says. A number without a unit is one of seconds.
+fn seconds(name: &str, text: &str, least: i64, most: i64) -> Result<u64, SqlError> {
+    let is_plain = text.trim().bytes().all(|digit| digit.is_ascii_digit());
+    let time = if is_plain { duration(name, &format!("{}s", text.trim())) } else { duration(name, text) }?;
+    let seconds = time.map_or(0.0, |time| time.as_secs_f64().round_ties_even());
+    if !(least as f64..=most as f64).contains(&seconds) {
+        let message = format!("{seconds} s is outside the valid range for parameter \"{name}\" ({least} .. {most})");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(seconds as u64)
 }
 
 /// A time as PostgreSQL shows it: in the largest unit of which it is a multiple.
@@ -181,13 +193,13 @@ pub fn checked(setting: &Setting, text: &str) -> Result<String, SqlError> {
             Err(_) => return Err(invalid(name, text)),
         },
         Values::Time => shown_time(duration(name, text)?),
-        Values::Span => match duration(name, text)? {
-            None => {
-                let message = format!("0 ms is outside the valid range for parameter \"{name}\" (1 .. 2147483647)");
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-            }
-            time => shown_time(time),
-        },
+        Values::Seconds(least, most) => shown_time(Some(Duration::from_secs(seconds(name, text, least, most)?))),
+        Values::Mode => {
+            let digits = text.trim();
+            let mode = Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+            let mode = mode.and_then(|digits| u32::from_str_radix(digits, 8).ok()).filter(|mode| *mode <= 0o777);
+            format!("{:04o}", mode.ok_or_else(|| invalid(name, text))?)
+        }
         Values::Path => shown_path(&schemas(text)?),
         Values::Same(of) if of.contains(&text.to_lowercase().as_str()) => setting.default.to_owned(),
         Values::Zone => Zone::of_setting(text).ok_or_else(|| invalid(name, text))?.shown().to_owned(),
@@ -213,7 +225,7 @@ impl Settings {
             "application_name" => self.client.application().to_owned(),
             "extra_float_digits" => self.client.float_digits.to_string(),
             _ => match Setting::find(name) {
-                Some(setting) if setting.scope == Scope::Session => setting.default.to_owned(),
+                Some(setting) if setting.scope.is_of_sessions() => setting.default.to_owned(),
                 Some(_) => return None,
                 None => self.client.custom(name)?.to_owned(),
             },
@@ -243,7 +255,7 @@ impl Settings {
             }
             return self.client.set_custom(name, text, CUSTOM_BYTES);
         };
-        if setting.scope != Scope::Session {
+        if !setting.scope.is_of_sessions() {
             return Err(unchangeable(setting));
         }
         let value = checked(setting, text)?;

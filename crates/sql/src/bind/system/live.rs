@@ -78,20 +78,23 @@ impl Binder<'_> {
             return Ok(Some(Vec::new()));
         };
         let roles = self.roles_to_act_on()?;
+        let own = self.drawn.activity.get().map(|activity| activity.session);
         let seen = |activity: Arc<Activity>| {
-            let is_shown = roles.as_ref().is_none_or(|roles| roles.contains(&activity.role().0));
-            let mut seen = activity.seen();
-            if !is_shown {
-                HIDDEN.clone_into(&mut seen.text);
-                seen.address = None;
-            }
-            seen
+            let is_own = own == Some(activity.session);
+            let is_shown = is_own || roles.as_ref().is_none_or(|roles| roles.contains(&activity.role().0));
+            (activity.seen(), is_shown)
         };
+        let known = &self.catalog.known_roles()?.0;
+        let numbers: HashMap<_, _> = known.0.iter().map(|role| role.name.as_str()).zip(known.oids()).collect();
         let sessions = || present.watch.sessions().into_iter().map(seen);
         let sees_all = roles.is_none();
         Ok(Some(match name {
-            "pg_stat_activity" => sessions().map(|session| of_session(&session)).collect(),
-            "polychron_snapshots" => sessions().filter_map(|session| of_snapshot(&session)).collect(),
+            "pg_stat_activity" => sessions()
+                .map(|(session, is_shown)| of_session(&session, numbers.get(&*session.role).copied(), is_shown))
+                .collect(),
+            "polychron_snapshots" => {
+                sessions().filter_map(|(session, is_shown)| of_snapshot(&session, is_shown)).collect()
+            }
             "pg_stat_database" => vec![of_database(&present)],
             "pg_stat_statements" => of_statements(&present, sees_all),
             "pg_locks" => of_locks(&present),
@@ -133,41 +136,45 @@ impl Binder<'_> {
     }
 }
 
-fn of_session(session: &SessionSeen) -> Row {
+/// Of a session of others a role sees who it is, and not what it does.
+fn of_session(session: &SessionSeen, role: Option<i64>, is_shown: bool) -> Row {
     let is_active = session.state == SessionState::Active;
+    let shown = |value: OwnedDatum| if is_shown { value } else { OwnedDatum::NULL };
+    let waits = |what: &'static str| if is_active { OwnedDatum::NULL } else { shown(text(what)) };
     vec![
         ("datid", int(DATABASE_ID)),
         ("datname", text(DATABASE)),
         ("pid", int(session.number.into())),
         ("leader_pid", OwnedDatum::NULL),
-        ("usesysid", int(OWNER)),
+        ("usesysid", role.map_or(OwnedDatum::NULL, int)),
         ("usename", text(session.role.as_str())),
         ("application_name", text(session.application.as_str())),
-        ("client_addr", optional(session.address.clone())),
+        ("client_addr", shown(optional(session.address.clone()))),
         ("client_port", OwnedDatum::NULL),
-        ("backend_start", time(session.began_us)),
-        ("xact_start", ago(session.transaction_for)),
-        ("query_start", ago(session.statement_for)),
-        ("state_change", ago(session.state_for)),
-        ("wait_event_type", if is_active { OwnedDatum::NULL } else { text("Client") }),
-        ("wait_event", if is_active { OwnedDatum::NULL } else { text("ClientRead") }),
-        ("state", text(session.state.name())),
+        ("backend_start", shown(time(session.began_us))),
+        ("xact_start", shown(ago(session.transaction_for))),
+        ("query_start", shown(ago(session.statement_for))),
+        ("state_change", shown(ago(session.state_for))),
+        ("wait_event_type", waits("Client")),
+        ("wait_event", waits("ClientRead")),
+        ("state", shown(text(session.state.name()))),
         ("backend_xid", OwnedDatum::NULL),
         ("backend_xmin", OwnedDatum::NULL),
         ("query_id", OwnedDatum::NULL),
-        ("query", text(session.text.as_str())),
-        ("backend_type", text(if session.is_of_client { "client backend" } else { "program" })),
+        ("query", text(if is_shown { session.text.as_str() } else { HIDDEN })),
+        ("backend_type", shown(text(if session.is_of_client { "client backend" } else { "program" }))),
     ]
 }
 
-fn of_snapshot(session: &SessionSeen) -> Option<Row> {
+fn of_snapshot(session: &SessionSeen, is_shown: bool) -> Option<Row> {
     let age = session.transaction_for?;
+    let shown = |value: OwnedDatum| if is_shown { value } else { OwnedDatum::NULL };
     Some(vec![
         ("pid", int(session.number.into())),
-        ("began", ago(Some(age))),
-        ("age_us", int(i64::try_from(age.as_micros()).unwrap_or(i64::MAX))),
-        ("state", text(session.state.name())),
-        ("query", text(session.text.as_str())),
+        ("began", shown(ago(Some(age)))),
+        ("age_us", shown(int(i64::try_from(age.as_micros()).unwrap_or(i64::MAX)))),
+        ("state", shown(text(session.state.name()))),
+        ("query", text(if is_shown { session.text.as_str() } else { HIDDEN })),
     ])
 }
 

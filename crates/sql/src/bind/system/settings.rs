@@ -10,7 +10,8 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::expr::{Expr, Typed};
 use crate::settings::{
-    SETTINGS, Scope, Setting, Settings, Values, is_constant, is_custom, is_of_transaction, millis_of, unrecognized,
+    SETTINGS, Scope, Setting, Settings, Values, is_constant, is_custom, is_of_transaction, millis_of, not_to_see,
+    unrecognized,
 };
 use crate::types::Type;
 
@@ -58,11 +59,13 @@ impl Binder<'_> {
     fn seen_settings(&self) -> Result<Vec<Seen>, SqlError> {
         let (settings, configured) = (self.session_settings(), self.configured());
         let mut all = Vec::new();
-        for setting in SETTINGS.iter().filter(|setting| !is_of_transaction(setting.name)) {
+        let is_superuser = self.catalog.rights()?.is_superuser;
+        let is_seen = |setting: &&Setting| !is_of_transaction(setting.name) && (is_superuser || !setting.is_hidden);
+        for setting in SETTINGS.iter().filter(is_seen) {
             let name = setting.name.to_lowercase();
             let value = self.value_of_setting(&name, settings.as_ref(), &configured)?.unwrap_or_default();
             let said = configured.get(setting).to_owned();
-            let is_set = setting.scope == Scope::Session && value != said;
+            let is_set = setting.scope.is_of_sessions() && value != said;
             let source = if is_set { "session" } else { configured.origin(setting).source() };
             let reset = if setting.scope == Scope::Fixed { value.clone() } else { said };
             let is_pending = configured.is_pending(setting);
@@ -78,7 +81,9 @@ impl Binder<'_> {
 
     /// The rows of `polychron_settings` where that `is_own`, or of `pg_settings`.
     pub(super) fn rows_of_settings(&self, is_own: bool) -> Result<Vec<Row>, SqlError> {
-        Ok(self.seen_settings()?.into_iter().map(|seen| if is_own { seen.own_row() } else { seen.row() }).collect())
+        let is_superuser = self.catalog.rights()?.is_superuser;
+        let row = |seen: Seen| if is_own { seen.own_row(is_superuser) } else { seen.row() };
+        Ok(self.seen_settings()?.into_iter().map(row).collect())
     }
 
     /// `current_setting`.
@@ -102,6 +107,9 @@ impl Binder<'_> {
         if !is_constant(&name) {
             self.catalog.is_live.set(true);
         }
+        if Setting::find(&name).is_some_and(|setting| setting.is_hidden) && !self.catalog.rights()?.is_superuser {
+            return Err(not_to_see(&name));
+        }
         let settings = self.session_settings();
         match self.value_of_setting(&name, settings.as_ref(), &self.configured())? {
             Some(value) => Ok(Typed::new(Expr::Constant(text(value)), Type::Text)),
@@ -122,10 +130,11 @@ impl Seen {
         self.setting.map_or("user", |setting| setting.scope.context())
     }
 
-    fn own_row(self) -> Row {
+    fn own_row(self, is_superuser: bool) -> Row {
+        let context = self.context();
         vec![
             ("description", text(self.said())),
-            ("is_changeable", flag(self.context() == "user")),
+            ("is_changeable", flag(context == "user" || (context == "superuser" && is_superuser))),
             ("name", text(self.name)),
             ("setting", text(self.value)),
         ]
@@ -133,12 +142,20 @@ impl Seen {
 
     fn row(self) -> Row {
         let values = self.setting.map_or(Values::Text, |setting| setting.values);
-        let is_time = matches!(values, Values::Time | Values::Span);
-        let plain = |shown: &str| if is_time { millis_of(shown).to_string() } else { shown.to_owned() };
+        let unit = match values {
+            Values::Time => Some("ms"),
+            Values::Seconds(..) => Some("s"),
+            _ => None,
+        };
+        let plain = |shown: &str| match unit {
+            None => shown.to_owned(),
+            Some("s") => (millis_of(shown) / 1000).to_string(),
+            Some(_) => millis_of(shown).to_string(),
+        };
         let bounds = match values {
-            Values::Number(least, most) => Some((least, most)),
+            Values::Number(least, most) | Values::Seconds(least, most) => Some((least, most)),
+            Values::Mode => Some((0, 0o777)),
             Values::Time => Some((0, i64::from(i32::MAX))),
-            Values::Span => Some((1, i64::from(i32::MAX))),
             _ => None,
         };
         let bound = |of: Option<i64>| of.map_or(OwnedDatum::NULL, |of| text(of.to_string()));
@@ -148,7 +165,7 @@ impl Seen {
         };
         let default = self.setting.map_or("", |setting| setting.default);
         vec![
-            ("unit", if is_time { text("ms") } else { OwnedDatum::NULL }),
+            ("unit", unit.map_or(OwnedDatum::NULL, text)),
             ("category", text(if self.setting.is_some() { "Polychron" } else { "Customized Options" })),
             ("short_desc", text(self.said())),
             ("context", text(self.context())),
