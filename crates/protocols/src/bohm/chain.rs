@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed};
-use polychron_engine::stores::{DeferredDrops, Hinted, OwnedKey, Records, Store};
+use polychron_engine::stores::{DeferredDrops, Fingers, Hinted, OwnedKey, Records, Store};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted, handle_of, pointer_of};
 use polychron_memory::{Guard, OutOfMemory};
@@ -342,6 +342,21 @@ impl Chains {
         entries.index().find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
     }
 
+    /// The same, in an ordered index near where the last key was.
+    ///
+    /// # Safety
+    /// As for [`Fingers::get`].
+    #[inline]
+    pub(super) unsafe fn find_near<'g, K: EncodedKey>(
+        entries: &Store<Self>,
+        key: K,
+        fingers: &mut Fingers,
+        guard: &'g Guard<'_>,
+    ) -> Option<Chain<'g>> {
+        // SAFETY: as the caller promises; the handle was found under the guard.
+        unsafe { fingers.find(entries, key, guard).map(|handle| Chain::from_handle(handle)) }
+    }
+
     /// The chain of a key that had none just before.
     pub(super) fn make_or_find<'g, K: EncodedKey>(
         entries: &Store<Self>,
@@ -349,6 +364,20 @@ impl Chains {
         guard: &'g Guard<'_>,
     ) -> Result<Chain<'g>, Error> {
         make_chain(|handle| entries.index().insert(key, handle, &mut (), guard), guard)
+    }
+
+    /// The same, near where the last key was.
+    ///
+    /// # Safety
+    /// As for [`Fingers::get`].
+    pub(super) unsafe fn make_or_find_near<'g, K: EncodedKey>(
+        entries: &Store<Self>,
+        key: K,
+        fingers: &mut Fingers,
+        guard: &'g Guard<'_>,
+    ) -> Result<Chain<'g>, Error> {
+        // SAFETY: as the caller promises.
+        make_chain(|handle| unsafe { fingers.insert(entries, key, handle, &mut (), guard) }, guard)
     }
 
     /// Starts fetching the newest version of a chain that a hint has led to, with a row of so many words.

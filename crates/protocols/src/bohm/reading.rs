@@ -11,7 +11,7 @@ use polychron_index::Handle;
 use polychron_memory::{Guard, Local};
 use polychron_sync::Backoff;
 
-use super::chain::{Chain, Head, Superseded};
+use super::chain::{Chain, Chains, Head, Superseded};
 use super::collection::Deleted;
 use super::entry::{Entry, KeptKey, Known, Put, Want};
 use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
@@ -124,12 +124,29 @@ impl<'t> BohmTransaction<'t> {
         self.look_up(store, key)
     }
 
+    /// The chain of a key, in an ordered index looked for near where the last key was.
+    #[inline]
+    pub(super) fn chain_of<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Option<Chain<'_>> {
+        if self.kept.is_some() {
+            return store.find(key, &self.guard);
+        }
+        // SAFETY: fingers are cleared when a transaction ends, and only one with a snapshot renews its guard.
+        unsafe { Chains::find_near(&store.entries, key, &mut self.scratch.fingers.borrow_mut(), &self.guard) }
+    }
+
+    /// The chain of a key that had none just before, and is to be written.
+    pub(super) fn make_chain_of<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Result<Chain<'_>, Error> {
+        assert!(self.kept.is_none(), "a snapshot writes nothing");
+        // SAFETY: as in `chain_of`.
+        unsafe { Chains::make_or_find_near(&store.entries, key, &mut self.scratch.fingers.borrow_mut(), &self.guard) }
+    }
+
     /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
     fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Error> {
         if self.scratch.hints.waits() {
             self.scratch.hints.answer(&self.state.tables, &self.guard);
         }
-        let seen = store.find(key, &self.guard).and_then(|chain| self.seen(chain.head()));
+        let seen = self.chain_of(store, key).and_then(|chain| self.seen(chain.head()));
         let found = self.visible(seen)?;
         if found.is_none() && store.displaced.concern(self.timestamp) {
             return self.look_beside(store, key);
