@@ -165,7 +165,7 @@ impl Answers {
                 out.extend_from_slice(&origin.map_or(0, |it| it.number).to_be_bytes());
                 out.extend_from_slice(&of.oid().to_be_bytes());
                 out.extend_from_slice(&of.size().to_be_bytes());
-                out.extend_from_slice(&bound.modifier().to_be_bytes());
+                out.extend_from_slice(&bound.modifier(of).to_be_bytes());
                 out.extend_from_slice(&(format(at) as i16).to_be_bytes());
             }
         });

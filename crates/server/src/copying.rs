@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::io;
 
 use polychron::Protocol;
-use polychron_sql::{SqlError, SqlState};
+use polychron_sql::{CopyShape, SqlError, SqlState, Take};
 
 use crate::answers::Answers;
 use crate::error::{End, malformed};
 use crate::frames::LONGEST;
 use crate::messages::{Message, decode};
-use crate::session::Session;
+use crate::session::{Session, Wire};
 use crate::socket::Socket;
 
 /// Data for the client, a row with each call. Where the client does not read, the query waits.
@@ -44,6 +44,52 @@ enum Ended {
     Failed(String),
     /// Something else came.
     Wrong(SqlError),
+    /// They were not taken.
+    Refused(SqlError),
+}
+
+/// Hands the data that the client sends to `take`, until they end.
+fn receive(wire: &mut Wire, take: &mut Take<'_>) -> Result<Ended, End> {
+    loop {
+        if !wire.fill()? {
+            return Err(End::Gone);
+        }
+        let frame = wire.incoming.take(1, LONGEST);
+        let kind = frame.kind;
+        match decode(frame) {
+            Ok(Message::CopyData(data)) => {
+                if let Err(error) = take(data) {
+                    return Ok(Ended::Refused(error));
+                }
+            }
+            Ok(Message::CopyDone) => return Ok(Ended::Done),
+            Ok(Message::CopyFail(reason)) => return Ok(Ended::Failed(reason.to_owned())),
+            // Clients send them without looking at what runs.
+            Ok(Message::Flush | Message::Sync) => {}
+            Ok(Message::Terminate) => return Err(End::Gone),
+            Ok(_) => {
+                let message = format!("unexpected message type 0x{kind:02X} during COPY from stdin");
+                return Ok(Ended::Wrong(malformed(message)));
+            }
+            Err(error) => return Ok(Ended::Wrong(error)),
+        }
+    }
+}
+
+fn given_up(reason: &str) -> SqlError {
+    SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"))
+}
+
+impl Wire {
+    /// Asks the client for the data of a COPY, and hands them to `take`. The outer error ends the session.
+    pub(crate) fn receive_copy(&mut self, shape: CopyShape, take: &mut Take<'_>) -> Result<Result<(), SqlError>, End> {
+        self.answers.copy(b'G', shape);
+        Ok(match receive(self, take)? {
+            Ended::Done => Ok(()),
+            Ended::Failed(reason) => Err(given_up(&reason)),
+            Ended::Wrong(error) | Ended::Refused(error) => Err(error),
+        })
+    }
 }
 
 impl<P: Protocol> Session<P> {
@@ -70,40 +116,17 @@ impl<P: Protocol> Session<P> {
             Err(error) => return Ok(Err(error)),
         };
         self.wire.answers.copy(b'G', copy.shape());
-        let ended = loop {
-            if !self.wire.fill()? {
-                return Err(End::Gone);
-            }
-            let frame = self.wire.incoming.take(1, LONGEST);
-            let kind = frame.kind;
-            match decode(frame) {
-                Ok(Message::CopyData(data)) => {
-                    if let Err(error) = copy.write(data) {
-                        return Ok(Err(error));
-                    }
-                }
-                Ok(Message::CopyDone) => break Ended::Done,
-                Ok(Message::CopyFail(reason)) => break Ended::Failed(reason.to_owned()),
-                // Clients send them without looking at what runs.
-                Ok(Message::Flush | Message::Sync) => {}
-                Ok(Message::Terminate) => return Err(End::Gone),
-                Ok(_) => {
-                    let message = format!("unexpected message type 0x{kind:02X} during COPY from stdin");
-                    break Ended::Wrong(malformed(message));
-                }
-                Err(error) => break Ended::Wrong(error),
-            }
-        };
-        Ok(match ended {
+        Ok(match receive(&mut self.wire, &mut |data| copy.write(data))? {
             Ended::Done => copy.finish().map(|count| self.wire.answers.complete(&format!("COPY {count}"))),
             Ended::Failed(reason) => {
                 copy.abandon(&reason);
-                Err(SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")))
+                Err(given_up(&reason))
             }
             Ended::Wrong(error) => {
                 copy.abandon(error.message());
                 Err(error)
             }
+            Ended::Refused(error) => Err(error),
         })
     }
 }

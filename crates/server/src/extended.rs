@@ -143,9 +143,10 @@ impl<P: Protocol> Session<P> {
         }
         let mut declared = Vec::with_capacity(types.iter().len());
         for oid in types.iter() {
-            match Type::of_oid(oid) {
-                Some(of) => declared.push(of),
-                None => {
+            match self.connection.type_of_oid(oid) {
+                Ok(Some(of)) => declared.push(of),
+                Err(error) => return self.refuse(error),
+                Ok(None) => {
                     let message = format!("type with OID {oid} does not exist");
                     return self.refuse(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
                 }

@@ -114,9 +114,9 @@ pub(crate) struct Session<P: Protocol> {
     pub(crate) extended: Extended,
     /// An error of the extended protocol has come: nothing is done up to Sync.
     is_skipping: bool,
-    /// The name of the application, and the zone of time, that the client was told.
-    application: String,
-    zone: String,
+    /// The settings that the client was told, and how often settings had changed then.
+    told_settings: Vec<(&'static str, String)>,
+    settings_changes: u64,
     /// The last to go: the server waits for it.
     place: Arc<Place>,
 }
@@ -153,9 +153,10 @@ pub(crate) fn begin<P: Protocol>(
         Ok(None) => return Err(End::Gone),
         Err(end) => return Err(wire.answers.write(socket).map_or_else(|gone| gone, |()| end)),
     };
-    let (application, zone) = (connection.application_name().to_owned(), connection.time_zone().to_owned());
+    let (told_settings, settings_changes) = (connection.reported_parameters().collect(), connection.settings_changes());
     let (extended, place) = (Extended::default(), place.clone());
-    let mut session = Session { connection, wire, extended, is_skipping: false, application, zone, place };
+    let mut session =
+        Session { connection, wire, extended, is_skipping: false, told_settings, settings_changes, place };
     session.wire.answers.ready(TransactionStatus::Idle);
     let (server, number) = (Arc::downgrade(shared), session.place.number);
     session.connection.on_notification(move || {
@@ -366,17 +367,24 @@ impl<P: Protocol> Session<P> {
         if status == TransactionStatus::Idle {
             self.extended.forget_portals();
         }
-        if self.connection.application_name() != self.application {
-            self.connection.application_name().clone_into(&mut self.application);
-            self.wire.answers.parameter_status("application_name", &self.application);
-        }
-        if self.connection.time_zone() != self.zone {
-            self.connection.time_zone().clone_into(&mut self.zone);
-            self.wire.answers.parameter_status("TimeZone", &self.zone);
+        if self.connection.settings_changes() != self.settings_changes {
+            self.tell_settings();
         }
         if status == TransactionStatus::Idle {
             self.tell();
         }
         self.wire.answers.ready(status);
+    }
+
+    /// Tells the client which of the settings that it was told are others now.
+    #[cold]
+    fn tell_settings(&mut self) {
+        self.settings_changes = self.connection.settings_changes();
+        for (told, (name, value)) in self.told_settings.iter_mut().zip(self.connection.reported_parameters()) {
+            if told.1 != value {
+                self.wire.answers.parameter_status(name, &value);
+                told.1 = value;
+            }
+        }
     }
 }

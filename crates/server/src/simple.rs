@@ -1,7 +1,9 @@
 //! The simple protocol: a text of statements, and all that they answer.
 
+use std::io;
+
 use polychron::Protocol;
-use polychron_sql::{Datum, Forms, Kind, Outcome, RowColumn, SqlError, copy_of};
+use polychron_sql::{CopyShape, Datum, Forms, Kind, Outcome, RowColumn, SqlError, SqlState, Take, TextClient, copy_of};
 
 use crate::answers::Format;
 use crate::error::End;
@@ -30,9 +32,8 @@ impl<P: Protocol> Session<P> {
     }
 
     fn run(&mut self, text: &str) -> Result<Result<(), SqlError>, End> {
-        let (mut is_empty, mut ended) = (true, Ok(()));
-        let forms = self.connection.forms();
-        if begins_with(text, &["select", "with", "values", "table"]) {
+        if begins_with(text, &["select", "with", "values", "table", "execute"]) {
+            let forms = self.connection.forms();
             match self.query(text, &forms) {
                 _ if self.wire.is_gone => return Err(End::Gone),
                 Ok(true) => return Ok(Ok(())),
@@ -40,14 +41,9 @@ impl<P: Protocol> Session<P> {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let wire = &mut self.wire;
-        let done = self.connection.execute_each(text, &[], &mut |outcome| {
-            is_empty = false;
-            // A client that is gone gets nothing, and the text goes on to its end.
-            if ended.is_ok() {
-                ended = tell(wire, &outcome, &forms);
-            }
-        });
+        let mut told = Told { wire: &mut self.wire, is_empty: true, ended: Ok(()) };
+        let done = self.connection.execute_for(text, &[], &mut told);
+        let Told { is_empty, ended, .. } = told;
         ended?;
         if done.is_ok() && is_empty {
             self.wire.answers.plain(b'I');
@@ -86,12 +82,67 @@ impl<P: Protocol> Session<P> {
     }
 }
 
+/// The client of a text of statements.
+struct Told<'w> {
+    wire: &'w mut Wire,
+    is_empty: bool,
+    /// A client that is gone gets nothing, and the text goes on to its end.
+    ended: Result<(), End>,
+}
+
+impl Told<'_> {
+    fn is_gone(&self) -> bool {
+        self.ended.is_err()
+    }
+}
+
+impl TextClient for Told<'_> {
+    fn answer(&mut self, outcome: Outcome, forms: &Forms) {
+        self.is_empty = false;
+        if !self.is_gone() {
+            self.ended = tell(self.wire, &outcome, forms);
+        }
+    }
+
+    fn copies(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, shape: CopyShape, take: &mut Take<'_>) -> Result<(), SqlError> {
+        let gone = || SqlError::new(SqlState::QUERY_CANCELED, "COPY from stdin failed: the client is gone");
+        if self.is_gone() {
+            return Err(gone());
+        }
+        self.wire.receive_copy(shape, take).unwrap_or_else(|end| {
+            self.ended = Err(end);
+            Err(gone())
+        })
+    }
+
+    fn begin_rows(&mut self, shape: CopyShape) {
+        self.is_empty = false;
+        self.wire.answers.copy(b'H', shape);
+    }
+
+    fn row(&mut self, row: &[u8]) -> io::Result<()> {
+        if !self.is_gone() {
+            self.wire.answers.put(b'd', |out| out.extend_from_slice(row));
+            self.ended = self.wire.answers.write_much(&self.wire.socket);
+        }
+        if self.is_gone() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    fn end_rows(&mut self) {
+        self.wire.answers.plain(b'c');
+    }
+}
+
 fn describe(wire: &mut Wire, columns: &[RowColumn]) {
     wire.answers.columns(columns.iter().map(described), |_| Format::Text);
 }
 
 /// Tells what a statement has done.
-fn tell(wire: &mut Wire, outcome: &Outcome, forms: &polychron_sql::Forms) -> Result<(), End> {
+fn tell(wire: &mut Wire, outcome: &Outcome, forms: &Forms) -> Result<(), End> {
     let Outcome { tag, columns, bounds, origins, rows, notices, .. } = outcome;
     wire.answers.notices(notices);
     // A query without columns has rows all the same.

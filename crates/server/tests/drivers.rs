@@ -82,6 +82,11 @@ fn transcripts_agree() {
 }
 
 #[test]
+fn texts_of_several_statements_agree() {
+    agrees_with_postgresql("texts.py", &["socket"]);
+}
+
+#[test]
 fn psycopg_agrees() {
     agrees_with_postgresql("psycopg.py", &["psycopg"]);
 }

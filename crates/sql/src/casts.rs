@@ -53,7 +53,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
     let (least, cast) = match (from, to) {
         _ if from == to => (Place::Implicit, Cast::Same),
         (_, Type::AnyElement) | (Unknown | Type::Array(_), Type::AnyArray) => (Place::Implicit, Cast::Same),
-        (_, Type::AnyArray) => return None,
+        (Unknown | Type::Enum(_), Type::AnyEnum) => (Place::Implicit, Cast::Same),
+        (_, Type::AnyArray | Type::AnyEnum) => return None,
         (Unknown, _) => (Place::Implicit, Cast::Read(to)),
         (_, Unknown) => return None,
         (Text | Varchar | Bpchar, Text | Varchar) => (Place::Implicit, Cast::Same),
@@ -70,6 +71,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
             (Place::Implicit, Cast::Same)
         }
         (_, Type::Int4) if from.is_object() => (Place::Assignment, Cast::Same),
+        // Two versions of one enum.
+        (Type::Enum(one), Type::Enum(other)) if one.number() == other.number() => (Place::Implicit, Cast::Same),
         (Type::Array(one), Type::Array(other)) => {
             let (one, other) = (one.get(), other.get());
             return find(one, other, place)
@@ -238,7 +241,7 @@ fn write_json(of: Type, datum: Datum<'_>, context: &Context<'_>, out: &mut Strin
                     json::write_text(&text, out);
                 }
                 Datum::Int(_) | Datum::Float(_) | Datum::Numeric(_)
-                    if text.ends_with(|it: char| it.is_ascii_digit()) =>
+                    if text.ends_with(|it: char| it.is_ascii_digit()) && !matches!(of, Type::Enum(_)) =>
                 {
                     out.push_str(&text);
                 }
@@ -407,6 +410,18 @@ impl Cast {
     }
 }
 
+/// The beginning of the year 2000, in microseconds since 1970.
+const MILLENNIUM: i64 = 946_684_800_000_000;
+
+/// Microseconds with so many digits of a second; halves are rounded away from zero.
+fn round(micros: i64, digits: u32) -> i64 {
+    let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+    let rest = micros % unit;
+    let whole = micros - rest;
+    let step = if rest.abs() * 2 >= unit { unit * micros.signum() } else { 0 };
+    whole.checked_add(step).unwrap_or(whole)
+}
+
 /// A value within the bound of its type. Where the statement asks for the cast, a text that is too long is cut.
 pub(crate) fn bound<'a>(
     datum: Datum<'a>,
@@ -420,6 +435,16 @@ pub(crate) fn bound<'a>(
             let of = ColumnType { base: to.base.element().unwrap_or(to.base), bound: to.bound };
             let items = array.items().map(|item| bound(item, of, place, arena)).collect::<Result<Vec<_>, _>>()?;
             Ok(Array::datum(arena, &array.dimensions(), items))
+        }
+        (Datum::Time(micros), Bound::Seconds(digits)) => Ok(Datum::Time(round(micros, digits))),
+        (Datum::Timestamp(i64::MIN | i64::MAX), Bound::Seconds(_)) => Ok(datum),
+        (Datum::Timestamp(micros), Bound::Seconds(digits)) => {
+            // Halves are rounded away from the year 2000, from which PostgreSQL counts.
+            let rounded = micros.checked_sub(MILLENNIUM).map(|since| round(since, digits));
+            Ok(Datum::Timestamp(rounded.and_then(|since| since.checked_add(MILLENNIUM)).unwrap_or(micros)))
+        }
+        (Datum::Interval(span), Bound::Seconds(digits)) => {
+            Ok(Datum::Interval(Interval { micros: round(span.micros, digits), ..span }))
         }
         (Datum::Numeric(value), Bound::Digits(precision, scale)) => value.fit(precision, scale).map(Datum::Numeric),
         (Datum::Text(text), Bound::Length(length)) => {

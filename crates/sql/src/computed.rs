@@ -26,6 +26,15 @@ pub(crate) struct Rule {
     pub(crate) value: Expr,
 }
 
+/// What a table's columns follow from.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// Of columns that statements see: they are a part of the row before anything is asked of it.
+    generated: Box<[Rule]>,
+    /// Of columns of indexes, which look at generated ones, too.
+    computed: Box<[Rule]>,
+}
+
 /// How the names of computed columns begin.
 const PREFIX: &str = "(key ";
 
@@ -56,14 +65,31 @@ impl Table {
             return Ok(());
         }
         let computed = self.columns.iter().enumerate().filter_map(|(at, column)| Some((at, column.computed.as_ref()?)));
-        let mut rules = Vec::new();
-        for (column, computed) in computed {
-            let value = Binder::new(catalog, &[], &Default::default()).computed(self, computed)?;
-            rules.push(Rule { column, value });
-        }
+        let binder = || Binder::new(catalog, &[], &Default::default());
+        let computed = computed.map(|(column, of)| Ok(Rule { column, value: binder().computed(self, of)? }));
+        let computed = computed.collect::<Result<_, SqlError>>()?;
+        let generated = self.columns.iter().enumerate().filter(|(_, column)| column.generated.is_some());
+        let generated = generated.map(|(column, of)| {
+            let value = binder().generated(self.name.plain(), &self.columns, of)?;
+            Ok(Rule { column, value })
+        });
+        let generated = generated.collect::<Result<_, SqlError>>()?;
         // Another session may have bound them meanwhile.
-        let _ = self.rules.set(rules.into());
+        let _ = self.rules.set(Rules { generated, computed });
         Ok(())
+    }
+
+    fn all_rules(&self) -> Result<&Rules, SqlError> {
+        let missing = || SqlError::internal(format!("what columns of {} follow from was not bound", self.name));
+        self.rules.get().ok_or_else(missing)
+    }
+
+    /// What its generated columns are.
+    ///
+    /// # Errors
+    /// They were not bound.
+    pub(crate) fn generated(&self) -> Result<&[Rule], SqlError> {
+        Ok(&self.all_rules()?.generated)
     }
 
     /// What its columns are computed by, in the order in which they need each other.
@@ -71,8 +97,7 @@ impl Table {
     /// # Errors
     /// They were not bound.
     pub(crate) fn rules(&self) -> Result<&[Rule], SqlError> {
-        let missing = || SqlError::internal(format!("what indexes of {} compute was not bound", self.name));
-        self.rules.get().map(|rules| &**rules).ok_or_else(missing)
+        Ok(&self.all_rules()?.computed)
     }
 
     /// The column whose values a column of an index has, or has the order of.

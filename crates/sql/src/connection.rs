@@ -10,7 +10,7 @@ use sqlparser::ast;
 use crate::control::{Control, Modes};
 use crate::database::SqlDatabase;
 use crate::datum::Datum;
-use crate::define::{LOCK_TIMEOUT, let_others_define};
+use crate::define::LOCK_TIMEOUT;
 use crate::error::{SqlError, SqlState};
 use crate::gates::Slot;
 use crate::interrupts::Interrupts;
@@ -55,6 +55,8 @@ pub struct Connection<P: Protocol> {
     pub(crate) client: ClientSettings,
     /// The open transaction ends with the pipeline, and not with a text.
     pub(crate) is_pipelined: bool,
+    /// Counts the changes of its settings.
+    pub(crate) settings_changes: u64,
     /// Where it looks for names without a schema.
     pub(crate) path: Arc<Path>,
     /// What settings are where nothing sets them.
@@ -70,9 +72,6 @@ impl<P: Protocol> std::fmt::Debug for Connection<P> {
         out.debug_struct("Connection").finish_non_exhaustive()
     }
 }
-
-/// How often a definition is made again.
-const ATTEMPTS: usize = 20;
 
 /// Parameters of a text, as the client gives them.
 #[derive(Clone, Copy)]
@@ -119,6 +118,7 @@ impl<P: Protocol> Connection<P> {
             changed,
             client,
             is_pipelined,
+            settings_changes: 0,
             path,
             acts_on_commit,
         };
@@ -130,167 +130,6 @@ impl<P: Protocol> Connection<P> {
     /// Whether the client holds a transaction, or has one that failed and was not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.session.is_explicit()
-    }
-
-    /// Runs the statements of a text and answers with what the last one has done. `parameters` are those of each of them, with their types.
-    ///
-    /// # Errors
-    /// The first statement that fails, or the commit. Where no transaction was begun before, nothing of the text is done then, but for what
-    /// came before a COMMIT or a definition in it.
-    pub fn execute(&mut self, text: &str, parameters: &[(Type, Datum<'_>)]) -> Result<Outcome, SqlError> {
-        let mut last = Outcome::default();
-        self.execute_each(text, parameters, &mut |outcome| last = outcome)?;
-        Ok(last)
-    }
-
-    /// As [`Connection::execute`], and tells what each of the statements has done, up to the one that fails. If `answered` panics, the text ends there,
-    /// and a transaction that it has not begun with BEGIN is rolled back, unless that has committed before.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn execute_each(
-        &mut self,
-        text: &str,
-        parameters: &[(Type, Datum<'_>)],
-        answered: &mut dyn FnMut(Outcome),
-    ) -> Result<(), SqlError> {
-        let unwound = Unwound(self);
-        let ended = unwound.0.limited(text, |connection| connection.execute_within(text, parameters, answered));
-        // It has not unwound.
-        std::mem::forget(unwound);
-        self.finish_definitions();
-        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
-            self.database.forget_dropped();
-        }
-        ended.map_err(|error| error.within(text))
-    }
-
-    /// Runs the statements of a text as a part of a request, and counts them.
-    pub(crate) fn execute_within(
-        &mut self,
-        text: &str,
-        parameters: &[(Type, Datum<'_>)],
-        answered: &mut dyn FnMut(Outcome),
-    ) -> Result<(), SqlError> {
-        // A `character` has no blanks at its end but in answers.
-        let (types, values): (Vec<_>, Vec<_>) = parameters
-            .iter()
-            .map(|(of, value)| match (of, value) {
-                (Type::Bpchar, Datum::Text(text)) => (*of, Datum::Text(text.trim_end_matches(' '))),
-                _ => (*of, *value),
-            })
-            .unzip();
-        let parameters = Parameters { types: &types, values: &values };
-        self.slot.activity.note_text(text);
-        let mut rows = 0;
-        let ended = self.execute_text(text, parameters, &mut |outcome| {
-            rows += outcome.count;
-            answered(outcome);
-        });
-        self.slot.activity.count_noted(ended.as_ref().ok().map(|()| rows));
-        ended
-    }
-
-    fn execute_text(
-        &mut self,
-        text: &str,
-        parameters: Parameters<'_>,
-        answered: &mut dyn FnMut(Outcome),
-    ) -> Result<(), SqlError> {
-        let commands = crate::parse::commands(text).map_err(|error| self.session.fail(error.into()))?;
-        if !self.session.is_open()
-            && let Some(statements) = commands.iter().map(Command::plain).collect::<Option<Vec<_>>>()
-        {
-            return self.run_all(&statements, parameters, answered);
-        }
-        if self.session.is_planned() {
-            return self.execute_whole(&commands, (parameters.types, parameters.values), answered);
-        }
-        if !self.session.is_open() && commands.iter().any(Command::is_definition) {
-            self.database.know_all()?;
-        }
-        if let ([command], false) = (&commands[..], self.session.is_open())
-            && command.is_definition()
-        {
-            return self.define_alone(command, parameters).map(answered);
-        }
-        for command in &commands {
-            if commands.len() > 1 && !self.session.is_open() && command.is_set() {
-                // A later statement that fails undoes it.
-                self.session.begin(Modes::default(), false)?;
-            }
-            let stepped = match command {
-                Command::Sql(statement) => self.step(statement, parameters),
-                other => self.step_own(other, parameters, commands.len() == 1),
-            };
-            self.finish_definitions();
-            answered(stepped?);
-        }
-        if self.session.is_open() && !self.session.is_explicit() && !self.is_pipelined {
-            self.commit()?;
-        }
-        Ok(())
-    }
-
-    /// A definition as a transaction of its own, which is made again where it conflicts.
-    fn define_alone(&mut self, command: &Command, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
-        let mut attempts = 0;
-        loop {
-            let stepped = match command {
-                Command::Sql(statement) => self.step(statement, parameters),
-                other => self.step_own(other, parameters, true),
-            };
-            let made = stepped.and_then(|outcome| self.commit().map(|_| outcome));
-            self.finish_definitions();
-            match made {
-                Err(error) if error.state() == SqlState::SERIALIZATION_FAILURE && attempts < ATTEMPTS => {
-                    attempts += 1;
-                    let_others_define(attempts);
-                }
-                other => return other,
-            }
-        }
-    }
-
-    /// Statements that neither define anything nor end a transaction, in a transaction of their own.
-    fn run_all(
-        &mut self,
-        statements: &[&ast::Statement],
-        parameters: Parameters<'_>,
-        answered: &mut dyn FnMut(Outcome),
-    ) -> Result<(), SqlError> {
-        let (mut bound, mut last) = (Vec::new(), None);
-        for statement in statements {
-            match self.bind(statement, parameters) {
-                Ok(Statement { action: Action::Run(plan), .. }) => {
-                    if let Err(error) = self.check_may_run(&plan, None) {
-                        last = Some(error);
-                        break;
-                    }
-                    bound.push(plan);
-                }
-                Ok(_) => unreachable!("`is_plain` has said what it is"),
-                Err(error) => {
-                    last = Some(error);
-                    break;
-                }
-            }
-        }
-        match last {
-            Some(error) if bound.is_empty() => return Err(error),
-            None if bound.is_empty() => return Ok(()),
-            _ => {}
-        }
-        let plans: Vec<_> = bound.iter().map(|plan| (plan, parameters.values)).collect();
-        let (slot, mut counts) = (self.slot.clone(), Vec::new());
-        let ended = self.session.run_all(&plans, last.as_ref(), &self.zone, &mut |outcome| {
-            counts.push(outcome.count);
-            answered(outcome);
-        });
-        if ended.is_ok() {
-            bound.iter().zip(counts).for_each(|(plan, rows)| slot.activity.count_uses(plan.uses(), rows));
-        }
-        ended
     }
 
     /// Binds a statement to the tables as they are, which it uses from now on.
@@ -376,7 +215,12 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// As [`Connection::step`], of a statement that the parser does not know.
-    fn step_own(&mut self, command: &Command, parameters: Parameters<'_>, is_alone: bool) -> Result<Outcome, SqlError> {
+    pub(crate) fn step_own(
+        &mut self,
+        command: &Command,
+        parameters: Parameters<'_>,
+        is_alone: bool,
+    ) -> Result<Outcome, SqlError> {
         self.check_not_failed()?;
         match command {
             Command::Sql(statement) => self.step(statement, parameters),
@@ -415,20 +259,22 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn run(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
         let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
         match bound.action {
-            Action::Run(plan) => {
-                self.check_may_run(&plan, None)?;
-                self.session.begin(Modes::default(), false)?;
-                let plan = plan.into();
-                let outcome = self.session.run((&plan, parameters.values), &self.zone)?;
-                self.slot.activity.count_uses(plan.uses(), outcome.count);
-                Ok(outcome)
-            }
+            Action::Run(plan) => self.run_here(&plan.into(), parameters.values),
             Action::Define(definition) => {
                 self.check_writable(definition.tag)?;
                 self.define(Source::Known(statement), *definition)
             }
             Action::Skip { tag, notice } => Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
         }
+    }
+
+    /// Runs a plan in the open transaction, which it begins where there is none.
+    pub(crate) fn run_here(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>]) -> Result<Outcome, SqlError> {
+        self.check_may_run(plan, None)?;
+        self.session.begin(Modes::default(), false)?;
+        let outcome = self.session.run((plan, values), &self.zone)?;
+        self.slot.activity.count_uses(plan.uses(), outcome.count);
+        Ok(outcome)
     }
 
     /// A statement has failed, in the open transaction if there is one.
@@ -486,9 +332,8 @@ impl<P: Protocol> Connection<P> {
             }
             Control::SetTransaction(modes) => {
                 let mut outcome = Outcome::tagged("SET");
-                if self.session.is_explicit() {
-                    self.session.set(modes)?;
-                } else {
+                self.session.set(modes)?;
+                if !self.is_in_block() {
                     let message = "SET TRANSACTION can only be used in transaction blocks";
                     outcome.notices.push(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message));
                 }
@@ -536,18 +381,6 @@ impl<P: Protocol> Connection<P> {
     fn outside_of_block(&mut self, statement: &str) -> SqlError {
         let message = format!("{statement} can only be used in transaction blocks");
         self.session.fail(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message).into())
-    }
-}
-
-/// Ends a text whose answers are given to what panics: the transaction that the text has begun by itself is rolled back, and its tables are free.
-struct Unwound<'c, P: Protocol>(&'c mut Connection<P>);
-
-impl<P: Protocol> Drop for Unwound<'_, P> {
-    fn drop(&mut self) {
-        if !self.0.session.is_explicit() {
-            self.0.session.roll_back();
-        }
-        self.0.finish_definitions();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::advisory::Locks;
 use crate::catalog::{Catalog, Changes, Description, Object, Source, Table};
 use crate::configured::{Configured, Holder};
 use crate::definitions::{self, Definitions, Kept, Other};
+use crate::enums;
 use crate::error::SqlError;
 use crate::gates::{Gates, Slot};
 use crate::names::Name;
@@ -359,7 +360,7 @@ impl<P: Protocol> SqlDatabase<P> {
 
     /// What a row of the definitions stands for: nothing, if it does not fit the table that is there.
     pub(crate) fn load(&self, name: &Name, kept: Kept) -> Result<Option<Object>, SqlError> {
-        self.load_own(name, kept, false)
+        self.load_own(name, kept, false)?.map(|object| self.with_enums(object)).transpose()
     }
 
     /// The same, where the table may be one that the transaction has made which asks.
@@ -373,10 +374,20 @@ impl<P: Protocol> SqlDatabase<P> {
             Kept::Other(Other::Role(role)) => return Ok(Some(Object::Role(role.into()))),
             Kept::Other(Other::Shared(shared)) => return Ok(Some(Object::Shared(shared.into()))),
             Kept::Other(Other::Procedure(procedure)) => return Ok(Some(Object::Procedure(procedure.into()))),
+            Kept::Other(Other::Enum(of)) => return Ok(Some(Object::Enum(of.into()))),
             Kept::Table(description) => description,
         };
         let table = self.described_by(name, &description, is_own)?;
         Ok(table.map(|table| Object::Table(self.describe(name, table, description).into())))
+    }
+
+    /// The object with its enums as they are. Only their numbers are kept with it.
+    fn with_enums(&self, object: Object) -> Result<Object, SqlError> {
+        if !enums::has_enums(&object) {
+            return Ok(object);
+        }
+        let now = enums::resolve(&object, &*self.catalog().enums()?);
+        Ok(now.unwrap_or(object))
     }
 
     /// A table with the engine's part as it is now; nothing, if that cannot be found, or does not fit what is said of it.
@@ -445,6 +456,17 @@ impl<P: Protocol> Source for SqlDatabase<P> {
         Ok(all)
     }
 
+    fn enums(&self) -> Result<Vec<(Name, Object)>, SqlError> {
+        let version = self.version();
+        let all = self.loaded(|definitions| definitions.enums())?;
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        // Otherwise one of them may have gone meanwhile.
+        if catalog.version == version && !catalog.knows_enums() {
+            self.put(&mut catalog, |catalog| catalog.with_enums(&all));
+        }
+        Ok(all)
+    }
+
     fn find(&self, name: &Name) -> Result<Option<Object>, SqlError> {
         loop {
             let before = self.catalog().definitions;
@@ -499,6 +521,7 @@ impl<P: Protocol> SqlDatabase<P> {
         }
         self.schemas()?;
         Source::roles(self)?;
+        Source::enums(self)?;
         for name in Source::names(self)? {
             // What is known stays: a sequence has numbers that are its own.
             if self.catalog().known(&name).is_none() {

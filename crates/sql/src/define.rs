@@ -8,7 +8,7 @@ use polychron_base::clock::Duration;
 use polychron_engine::{Protocol, limits};
 use sqlparser::ast;
 
-use crate::bind::NewTable;
+use crate::bind::{NewTable, TABLE_AS};
 use crate::catalog::{Catalog, Object};
 use crate::connection::Connection;
 use crate::control::Modes;
@@ -120,7 +120,8 @@ impl<P: Protocol> Connection<P> {
                 Some(NewObject::Table(table, _)) => Some(table.id).filter(|table| !definition.closes.contains(table)),
                 _ => None,
             });
-            let (described, bound_to): (Vec<_>, _) = (described.collect(), definition.bound_to.as_ref());
+            let used = definition.uses.iter().copied().filter(|table| !definition.closes.contains(table));
+            let (described, bound_to): (Vec<_>, _) = (described.chain(used).collect(), definition.bound_to.as_ref());
             let version = bound_to.map_or_else(|| self.database.version(), |catalog| catalog.version);
             if described.is_empty() || self.database.enter((&described, version), &self.slot, self.lock_timeout)? {
                 return Ok(definition);
@@ -168,10 +169,12 @@ impl<P: Protocol> Connection<P> {
             return self.create_index(statement);
         }
         let definition = self.close_and_use(statement, definition).map_err(|error| self.session.fail(error.into()))?;
-        self.session.renew(&definition.closes, &self.zone)?;
+        let met: Vec<_> = definition.closes.iter().chain(&definition.uses).copied().collect();
+        self.session.renew(&met, &self.zone)?;
         let notices = definition.notices.clone();
-        self.make(definition).map_err(|error| self.session.fail(error.into()))?;
-        Ok(Outcome { notices, ..Outcome::tagged(tag) })
+        let filled = self.make(definition).map_err(|error| self.session.fail(error.into()))?;
+        let outcome = filled.unwrap_or_else(|| Outcome::tagged(tag));
+        Ok(Outcome { notices, ..outcome })
     }
 
     /// Makes an index outside of a transaction, and fills it while other sessions use the table. This session is noted as one that uses it, so that ALTER waits.
@@ -218,7 +221,7 @@ impl<P: Protocol> Connection<P> {
         }
         let names: &[_] = if names == ["all"] { &[] } else { names };
         self.session.drawn().set_deferred(names, how == "deferred");
-        if !self.session.is_explicit() {
+        if !self.is_in_block() {
             let message = "SET CONSTRAINTS can only be used in transaction blocks";
             let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
             return Some(Ok(Outcome { notices, ..Outcome::tagged("SET CONSTRAINTS") }));
@@ -234,7 +237,9 @@ impl<P: Protocol> Connection<P> {
         Some(checked.map(|()| Outcome::tagged("SET CONSTRAINTS")))
     }
 
-    fn make(&mut self, mut definition: Definition) -> Result<(), SqlError> {
+    /// Makes what a definition says. Of a table that is made with the rows of a query the answer is how many these are.
+    fn make(&mut self, mut definition: Definition) -> Result<Option<Outcome>, SqlError> {
+        let then = if definition.tag == TABLE_AS { Then::Filled } else { Then::Told(of_copy) };
         if let Some((table, index)) = definition.index.take() {
             definition.tables.push(NewTable::with_index(&table, index));
         }
@@ -274,8 +279,10 @@ impl<P: Protocol> Connection<P> {
             self.database.note_pending(&name, before.clone());
             self.session.change(&name, before, object);
         }
+        let mut filled = None;
         for copy in copies {
-            self.session.put((&copy.into(), &[]), Then::Told(of_copy), &self.zone)?;
+            let ran = self.session.put((&copy.into(), &[]), then.clone(), &self.zone)?;
+            filled = ran.filter(|_| matches!(then, Then::Filled));
         }
         for ((plan, values), then) in steps {
             let values: Vec<_> = values.iter().map(crate::datum::OwnedDatum::get).collect();
@@ -298,7 +305,7 @@ impl<P: Protocol> Connection<P> {
         for plan in definition.plans {
             self.session.put((&plan.into(), &[]), Then::Nothing, &self.zone)?;
         }
-        Ok(())
+        Ok(filled)
     }
 
     /// What the row of a name must be when it is replaced: what the definition was bound to. Others may have defined the name since, or anew.
@@ -364,6 +371,7 @@ impl<P: Protocol> Connection<P> {
             NewObject::Shared(shared) => Object::Shared(shared.into()),
             NewObject::View(view) => Object::View(view.into()),
             NewObject::Procedure(procedure) => Object::Procedure(procedure.into()),
+            NewObject::Enum(of) => Object::Enum(of.into()),
         })
     }
 

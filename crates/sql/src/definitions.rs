@@ -15,6 +15,7 @@ use crate::bind::stored;
 use crate::catalog::{Catalog, Description, Object, Schema, Table, View};
 use crate::context::Now;
 use crate::datum::{Datum, OwnedDatum};
+use crate::enums::{self, Enum};
 use crate::error::SqlError;
 use crate::exec::Failure;
 use crate::names::Name;
@@ -51,6 +52,7 @@ pub(crate) enum Other {
     Sequence(SequenceDefinition),
     View(View),
     Procedure(procedures::Procedure),
+    Enum(Enum),
     Schema(Schema),
     Role(Role),
     Shared(SharedAccess),
@@ -62,6 +64,7 @@ impl Kept {
             Object::Table(table) => Self::Table(table.description.clone()),
             Object::Sequence(sequence) => Self::Other(Other::Sequence(sequence.definition.clone())),
             Object::View(view) => Self::Other(Other::View(View::clone(view))),
+            Object::Enum(of) => Self::Other(Other::Enum(Enum::clone(of))),
             Object::Schema(schema) => Self::Other(Other::Schema(Schema::clone(schema))),
             Object::Role(role) => Self::Other(Other::Role(Role::clone(role))),
             Object::Shared(shared) => Self::Other(Other::Shared(SharedAccess::clone(shared))),
@@ -187,6 +190,11 @@ impl<'d, P: Protocol> Definitions<'d, P> {
         self.between(&roles::bounds())
     }
 
+    /// What is known of all enums.
+    pub(crate) fn enums(&self) -> Result<Vec<(Name, Kept)>, SqlError> {
+        self.between(&enums::bounds())
+    }
+
     /// What is known of all schemas.
     pub(crate) fn schemas(&self) -> Result<Vec<(Name, Kept)>, SqlError> {
         let [from, to] = Name::bounds("");
@@ -218,11 +226,12 @@ impl<'d, P: Protocol> Definitions<'d, P> {
 
     /// What finds the rows of all objects in a schema.
     pub(crate) fn content_step(&self, schema: &str) -> Result<Step, SqlError> {
-        let is_between = "name > $1 AND name < $2 OR name > $3 AND name < $4";
-        let find = plan(&self.catalog, &format!("SELECT name FROM {NAME} WHERE {is_between}"), &[Type::Text; 4])?;
+        let is_between = "name > $1 AND name < $2 OR name > $3 AND name < $4 OR name > $5 AND name < $6";
+        let find = plan(&self.catalog, &format!("SELECT name FROM {NAME} WHERE {is_between}"), &[Type::Text; 6])?;
         let bounds = Name::bounds(schema);
         let of_procedures = Name::bounds(procedures::key(&Name::of_key(schema)).key());
-        let bounds = bounds.into_iter().chain(of_procedures);
+        let of_enums = Name::bounds(enums::key(&Name::of_key(schema)).key());
+        let bounds = bounds.into_iter().chain(of_procedures).chain(of_enums);
         Ok((find, bounds.map(|bound| OwnedDatum::Text(bound.into())).collect()))
     }
 

@@ -181,6 +181,9 @@ pub struct About {
     pub constraint: Option<String>,
 }
 
+/// The error of a statement that is bound to a table in whose place another one has come.
+const ALTERED: &str = "could not serialize access due to concurrent definition of a table";
+
 impl SqlError {
     /// There is no more memory for this.
     pub(crate) fn out_of_memory(detail: impl Into<String>) -> Self {
@@ -204,6 +207,12 @@ impl SqlError {
         Self { inner: Box::new(inner) }
     }
 
+    /// Whether a table of the statement is gone, or another one has come in its place, in another way than through this object: the catalog does not know it yet.
+    pub(crate) fn is_of_unknown_table(&self) -> bool {
+        self.state() == SqlState::UNDEFINED_TABLE
+            || self.state() == SqlState::SERIALIZATION_FAILURE && self.message() == ALTERED
+    }
+
     /// What the engine has refused or failed with.
     #[cold]
     pub(crate) fn of_engine(error: Error) -> Self {
@@ -222,8 +231,12 @@ impl SqlError {
             Error::Duplicate(_) => SqlState::UNIQUE_VIOLATION,
             Error::NameTaken(_) => SqlState::DUPLICATE_TABLE,
             Error::NoSuchTable(_) => SqlState::UNDEFINED_TABLE,
-            // Another one has come in its place.
-            Error::Other(other) if other.downcast_ref::<EvolutionError>().is_some() => SqlState::UNDEFINED_TABLE,
+            // Another one has come in its place, to which the statement is bound when it is run again.
+            Error::Other(other) if other.downcast_ref::<EvolutionError>().is_some() => {
+                return Self::new(SqlState::SERIALIZATION_FAILURE, ALTERED)
+                    .with_detail(message)
+                    .with_hint("The transaction might succeed if retried.");
+            }
             Error::Definition(_) => SqlState::INVALID_TABLE_DEFINITION,
             Error::OutOfMemory(_) => SqlState::OUT_OF_MEMORY,
             Error::TimedOut(_) => {

@@ -8,7 +8,7 @@ use crate::casts::{self, Cast, Place};
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
-use crate::functions::{Eval, Function};
+use crate::functions::{Eval, Function, MOST_ARGUMENTS};
 use crate::plan::Subquery;
 use crate::sequences::Drawing;
 use crate::types::{ColumnType, Type};
@@ -310,7 +310,7 @@ fn call<'a>(
     row: &[Datum<'a>],
     context: &Context<'a>,
 ) -> Result<Datum<'a>, SqlError> {
-    let mut values = [Datum::Null; 6];
+    let mut values = [Datum::Null; MOST_ARGUMENTS];
     for (value, argument) in values.iter_mut().zip(arguments) {
         *value = argument.eval(row, context)?;
         if value.is_null() && function.is_strict {

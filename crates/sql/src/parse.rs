@@ -1,8 +1,11 @@
 //! Text into statements.
 
+mod columns;
 mod operators;
+mod table_as;
 mod tables;
 mod targets;
+mod words;
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
@@ -267,6 +270,8 @@ pub(super) fn quoted(value: String) -> sqlparser::tokenizer::Word {
     sqlparser::tokenizer::Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword }
 }
 
+pub(crate) use columns::{CHANGE, LIKE};
+pub(crate) use table_as::has_data;
 pub(crate) use targets::TARGET;
 
 const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
@@ -274,9 +279,33 @@ const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 /// How many comments may follow operators without a blank.
 const COMMENTS: usize = 100;
 
+/// How many bytes behind a COPY are cut again.
+const CUT_AGAIN: usize = 64 << 20;
+
 fn cut(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
-    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
-    tokens.map_err(|error| error_of(ParserError::from(error)))
+    let (mut tokens, mut rest, mut lines, mut left) = (Vec::new(), text, 0, CUT_AGAIN);
+    loop {
+        let cut = Tokenizer::new(&DIALECT, rest).tokenize_with_location();
+        let mut more = cut.map_err(|error| error_of(ParserError::from(error)))?;
+        more.iter_mut().for_each(|token| {
+            token.span.start.line += lines;
+            token.span.end.line += lines;
+        });
+        // The lines behind a COPY are its data for the tokenizer; here they are the next statements.
+        let data = more.iter().position(|token| matches!(token.token, Token::CopyData { .. }));
+        let Some(data) = data.map(|at| more.remove(at)) else {
+            tokens.append(&mut more);
+            return Ok(tokens);
+        };
+        tokens.append(&mut more);
+        let line = data.span.start.line - 1;
+        let skipped = usize::try_from(line - lines).unwrap_or(usize::MAX);
+        let start = rest.split_inclusive('\n').take(skipped).map(str::len).sum();
+        (rest, lines) = (&rest[start..], line);
+        left = left
+            .checked_sub(rest.len())
+            .ok_or_else(|| too_complex().with_hint("Put no new lines behind statements of COPY."))?;
+    }
 }
 
 /// The tokens of a text, blanks and comments among them.
@@ -292,7 +321,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
     Err(too_complex().with_hint("Put blanks in front of comments."))
 }
 
-fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
+pub(crate) fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     if text.len() > LENGTH {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a statement has at most 16 MiB"));
     }
@@ -300,6 +329,7 @@ fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
     let tokens = tables::with_tables(targets::with_targets(with_exclusions(tokens)));
+    let tokens = words::with_words(columns::with_columns(tokens));
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
 
@@ -367,9 +397,12 @@ fn command(parser: &mut Parser<'_>) -> Result<Command, SqlError> {
     if let Some(statement) = crate::gaps::statement(parser).map_err(error_of)? {
         return Ok(Command::Sql(statement));
     }
+    if let Some(statement) = table_as::statement(parser)? {
+        return Ok(Command::Sql(statement));
+    }
     match &parser.peek_token_ref().token {
         Token::Word(word) if word.keyword == Keyword::VACUUM => vacuum(parser).map(Command::Sql),
-        _ => parser.parse_statement().map(Command::Sql).map_err(error_of),
+        _ => parser.parse_statement().map_err(error_of).and_then(table_as::into_table).map(Command::Sql),
     }
 }
 
@@ -426,11 +459,65 @@ fn known_gap(text: &str, error: SqlError) -> SqlError {
     if words.first().is_some_and(|word| word == "do") {
         return SqlError::unsupported("the statement DO");
     }
-    match words.windows(3).any(|words| words == ["where", "current", "of"]) {
-        true => SqlError::unsupported("WHERE CURRENT OF"),
-        false => error,
+    if words.windows(3).any(|words| words == ["where", "current", "of"]) {
+        return SqlError::unsupported("WHERE CURRENT OF");
+    }
+    let starts = |of: &str| words.iter().map(String::as_str).take(of.split(' ').count()).eq(of.split(' '));
+    if let Some(known) = STATEMENTS.iter().find(|of| starts(of)) {
+        return SqlError::unsupported(format!("the statement {}", known.to_uppercase()));
+    }
+    let is_recursive = words.starts_with(&["with".to_owned(), "recursive".to_owned()]);
+    let follows = |clause: &str| words.windows(2).any(|pair| pair[0].ends_with(')') && pair[1] == clause);
+    match ["search", "cycle"].into_iter().find(|clause| is_recursive && follows(clause)) {
+        Some(clause) => SqlError::unsupported(format!("{} behind a recursive query", clause.to_uppercase())),
+        None => error,
     }
 }
+
+/// Statements of PostgreSQL that the parser does not know, by their first words.
+const STATEMENTS: &[&str] = &[
+    "alter aggregate",
+    "alter event trigger",
+    "alter extension",
+    "alter large object",
+    "alter publication",
+    "alter statistics",
+    "alter subscription",
+    "alter tablespace",
+    "alter text search",
+    "checkpoint",
+    "cluster",
+    "create access method",
+    "create cast",
+    "create conversion",
+    "create event trigger",
+    "create language",
+    "create operator",
+    "create publication",
+    "create recursive view",
+    "create statistics",
+    "create subscription",
+    "create tablespace",
+    "create text search",
+    "create transform",
+    "drop access method",
+    "drop aggregate",
+    "drop cast",
+    "drop collation",
+    "drop conversion",
+    "drop event trigger",
+    "drop language",
+    "drop publication",
+    "drop rule",
+    "drop statistics",
+    "drop subscription",
+    "drop tablespace",
+    "drop text search",
+    "import foreign schema",
+    "load",
+    "reindex",
+    "security label",
+];
 
 pub(crate) fn syntax_error(token: &Token) -> SqlError {
     let what = if *token == Token::EOF { "at end of input".to_owned() } else { format!("at or near \"{token}\"") };
@@ -457,6 +544,11 @@ impl Command {
         }
     }
 
+    /// Whether it begins a transaction.
+    pub(crate) fn is_begin(&self) -> bool {
+        matches!(self, Self::Sql(ast::Statement::StartTransaction { .. }))
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         match self {
             Self::Sql(ast::Statement::Query(query)) => SessionCall::all(query).is_some(),
@@ -469,9 +561,14 @@ impl Command {
         }
     }
 
-    /// The statement, if it reads or changes rows and does nothing else.
-    pub(crate) fn plain(&self) -> Option<&ast::Statement> {
-        if let Self::Sql(statement) = self { is_plain(statement).then_some(statement) } else { None }
+    /// The statement, if it reads or changes rows and does nothing else, or executes one that does.
+    pub(crate) fn runs(&self) -> Option<&ast::Statement> {
+        match self {
+            Self::Sql(statement) if is_plain(statement) || matches!(statement, ast::Statement::Execute { .. }) => {
+                Some(statement)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -59,6 +59,15 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The types of its parameters.
+    pub(crate) fn parameters(&self) -> &[Type] {
+        &self.parameters
+    }
+
     /// Whether both have the same columns, by name and type, whichever tables these are of.
     fn answers_as(&self, other: &Self) -> bool {
         let shown = |column: &RowColumn| (column.name.clone(), column.of, column.bound);
@@ -182,6 +191,11 @@ impl Cache {
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+#[cold]
+fn other_columns() -> SqlError {
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
 }
 
 impl<P: Protocol> Connection<P> {
@@ -317,10 +331,7 @@ impl<P: Protocol> Connection<P> {
                 false => connection.bound_text(&prepared.text, &prepared.types),
             };
             let bound = bound.and_then(|bound| match (&bound, &prepared.bound) {
-                (Some(new), Some(old)) if decoded.is_some() && !new.answers_as(old) => {
-                    let message = "cached plan must not change result type";
-                    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
-                }
+                (Some(new), Some(old)) if decoded.is_some() && !new.answers_as(old) => Err(other_columns()),
                 _ => Ok(bound),
             });
             match bound {
@@ -336,6 +347,30 @@ impl<P: Protocol> Connection<P> {
         });
         self.finish_definitions();
         ended.map_err(|error| error.within(&prepared.text))
+    }
+
+    /// What a prepared statement is bound as now, if it only reads or changes rows; its tables are in use then.
+    ///
+    /// # Errors
+    /// As [`Connection::answer_decoded`] where it is bound again.
+    pub(crate) fn bound_now(&mut self, prepared: &mut Prepared) -> Result<Option<Arc<Bound>>, SqlError> {
+        if let Some(bound) = &prepared.bound
+            && self.may_run(bound)
+        {
+            let bound = bound.clone();
+            self.session.renew(&bound.tables, &self.zone)?;
+            return Ok(Some(bound));
+        }
+        let bound = self.bound_text(&prepared.text, &prepared.types)?;
+        if let (Some(new), Some(old)) = (&bound, &prepared.bound)
+            && !new.answers_as(old)
+        {
+            return Err(other_columns());
+        }
+        if !self.has_defined() {
+            prepared.bound.clone_from(&bound);
+        }
+        Ok(bound)
     }
 
     /// The statement of a text, if it only reads or changes rows.
@@ -385,8 +420,8 @@ impl<P: Protocol> Connection<P> {
             .collect();
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
         let (path, activity) = (self.path.clone(), &self.slot.activity);
-        // No catalog has this version: what shows what goes on is bound each time.
-        let version = if is_live { u64::MAX } else { version };
+        // No catalog has this version: what shows what goes on is bound each time, and so is what may name something that only its transaction has defined.
+        let version = if is_live || self.has_defined() { u64::MAX } else { version };
         let uses = plan.uses().into_iter().map(|(table, what)| (activity.counts_of_table(table), what)).collect();
         let (counts, text) = (activity.counts_of(text), Arc::from(text));
         Ok(Some(Arc::new(Bound {
@@ -456,7 +491,7 @@ impl<P: Protocol> Connection<P> {
                 Err(error) => Err(self.fail(error)),
             }
         };
-        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
+        if ended.as_ref().is_err_and(SqlError::is_of_unknown_table) {
             self.database.forget_dropped();
             self.cache.clear();
         }

@@ -377,7 +377,12 @@ impl<'r> Row<'r> {
     pub fn value(self, position: usize) -> Datum<'r> {
         let width = self.rows.columns.len();
         let cell = (position < width).then(|| self.rows.cells.get(self.position * width + position));
-        cell.flatten().map_or(Datum::Null, |cell| self.rows.datum(cell))
+        let value = cell.flatten().map_or(Datum::Null, |cell| self.rows.datum(cell));
+        match (value, self.rows.columns.get(position).map(|column| column.of)) {
+            // What a program reads of an enum is the label.
+            (Datum::Int(code), Some(Type::Enum(of))) => of.label(code).map_or(value, Datum::Text),
+            _ => value,
+        }
     }
 
     /// The value of a column as text, as PostgreSQL shows it; NULL is `None`.

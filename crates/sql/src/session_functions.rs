@@ -170,7 +170,7 @@ impl<P: Protocol> Connection<P> {
         }
         let shown = probe.shown(&name).unwrap_or_default();
         // What is local to a transaction of its own is nothing afterwards.
-        if !is_local || self.session.is_explicit() {
+        if !is_local || self.is_in_block() {
             self.set_text(&name, &shown, is_local)?;
         }
         Ok(OwnedDatum::Text(shown.into()))

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use polychron_engine::Protocol;
 use sqlparser::ast;
 
-use crate::bind::{Binder, column_type, folded};
+use crate::bind::{Binder, folded};
 use crate::casts::Place;
 use crate::connection::{Connection, Parameters};
 use crate::context::{Context, Now, now};
@@ -18,8 +18,8 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::notifications::Channel;
 use crate::outcome::Outcome;
-use crate::parse::{self, Command, is_plain};
-use crate::prepared::Prepared;
+use crate::plan::Plan;
+use crate::prepared::{Bound, Prepared};
 use crate::roles::Switch;
 use crate::rows::RowColumn;
 use crate::types::Type;
@@ -39,8 +39,8 @@ pub struct Named {
 /// Statements by their names.
 pub(crate) type Statements = HashMap<String, Named>;
 
-/// A statement that EXECUTE runs, with the types and values of its parameters.
-pub(crate) type Called = (ast::Statement, Vec<Type>, Vec<OwnedDatum>);
+/// What EXECUTE runs: the statement that it names, as it is bound now, and the values of its parameters.
+pub(crate) type Called = (Arc<Bound>, Vec<OwnedDatum>);
 
 fn missing(name: &str) -> SqlError {
     let message = match name {
@@ -122,9 +122,9 @@ impl<P: Protocol> Connection<P> {
             S::Prepare { name, data_types, statement } => self.prepare_named(name, data_types, statement),
             S::Execute { .. } => {
                 let called = self.called(statement, parameters)?;
-                called.and_then(|(statement, types, values)| {
+                called.and_then(|(bound, values)| {
                     let values: Vec<_> = values.iter().map(OwnedDatum::get).collect();
-                    self.run(&statement, Parameters { types: &types, values: &values })
+                    self.run_here(bound.plan(), &values)
                 })
             }
             S::Deallocate { name, .. } => self.deallocate(name),
@@ -154,7 +154,10 @@ impl<P: Protocol> Connection<P> {
             let word = word.split_whitespace().next().unwrap_or_default();
             return Err(SqlError::unsupported(format!("PREPARE of {word}")));
         }
-        let types: Vec<_> = types.iter().map(|of| column_type(of).map(|of| of.base)).collect::<Result<_, _>>()?;
+        let (catalog, drawn) = (self.catalog(), self.session.drawn().clone());
+        let binder = Binder::new(&catalog, &[], &drawn);
+        let types = types.iter().map(|of| binder.catalog.column_type(of).map(|of| of.base));
+        let types: Vec<_> = types.collect::<Result<_, _>>()?;
         let prepared = self.prepare_text(&statement.to_string(), &types)?;
         let types = prepared.parameters().into();
         self.name_statement(&name, Named { prepared, types })?;
@@ -167,45 +170,58 @@ impl<P: Protocol> Connection<P> {
         statement: &ast::Statement,
         parameters: Parameters<'_>,
     ) -> Option<Result<Called, SqlError>> {
-        let ast::Statement::Execute { name, parameters: arguments, .. } = statement else { return None };
-        let is_plain_call = matches!(
-            statement,
-            ast::Statement::Execute { immediate: false, into, using, output: false, default: false, .. }
-                if into.is_empty() && using.is_empty()
-        );
-        let name = match name.as_ref().map(|name| &name.0[..]) {
-            Some([part]) if is_plain_call => part.as_ident().map(folded),
-            _ => None,
+        let (name, arguments) = match call_of(statement)? {
+            Ok(call) => call,
+            Err(error) => return Some(Err(error)),
         };
-        let Some(name) = name else { return Some(Err(SqlError::unsupported("this form of EXECUTE"))) };
-        Some(self.called_with(&name, arguments, parameters))
+        let bound = self.bound_by_name(&name, arguments.len());
+        Some(bound.and_then(|bound| {
+            let values = self.call_values(arguments, bound.parameters(), parameters)?;
+            Ok((bound, values))
+        }))
     }
 
-    fn called_with(
-        &mut self,
-        name: &str,
-        arguments: &[ast::Expr],
-        parameters: Parameters<'_>,
-    ) -> Result<Called, SqlError> {
+    /// The query that EXECUTE runs; `None`: the statement is no EXECUTE, or that of another statement.
+    pub(crate) fn called_query(&mut self, statement: &ast::Statement) -> Option<Result<Called, SqlError>> {
+        let (name, arguments) = call_of(statement).filter(|_| !self.session.has_failed())?.ok()?;
+        let bound = self.bound_by_name(&name, arguments.len()).ok()?;
+        if !matches!(**bound.plan(), Plan::Query { .. }) {
+            return None;
+        }
+        let values = self.call_values(arguments, bound.parameters(), Parameters { types: &[], values: &[] });
+        Some(values.map(|values| (bound, values)))
+    }
+
+    /// The statement of this name as it is bound now, for so many arguments. What is bound again is kept.
+    fn bound_by_name(&mut self, name: &str, arguments: usize) -> Result<Arc<Bound>, SqlError> {
         let Named { prepared, types } = self.named_statement(name)?;
-        let (text, types) = (prepared.text().to_owned(), types.to_vec());
-        // Others could be EXECUTE again, without an end.
-        let statement = match <[Command; 1]>::try_from(parse::commands(&text)?) {
-            Ok([Command::Sql(statement)]) if is_plain(&statement) => statement,
-            _ => return Err(SqlError::unsupported("EXECUTE of a statement that neither reads nor changes rows")),
-        };
-        if arguments.len() != types.len() {
+        let (mut prepared, wanted) = (prepared.clone(), types.len());
+        if arguments != wanted {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-            let detail = format!("Expected {} parameters but got {}.", types.len(), arguments.len());
+            let detail = format!("Expected {wanted} parameters but got {arguments}.");
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
         }
+        // Others could be EXECUTE again, without an end.
+        let other = || SqlError::unsupported("EXECUTE of a statement that neither reads nor changes rows");
+        let bound = self.bound_now(&mut prepared)?.ok_or_else(other)?;
+        self.keep_bound(name, &prepared);
+        Ok(bound)
+    }
+
+    /// The values of arguments, as parameters of these types.
+    fn call_values(
+        &self,
+        arguments: &[ast::Expr],
+        types: &[Type],
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<OwnedDatum>, SqlError> {
         let catalog = self.catalog();
         let mut binder = Binder::new(&catalog, parameters.types, self.session.drawn());
         let arena = Bump::new();
         let at = self.session.now().unwrap_or_else(now);
         let context = Context { now: Now::At(at), parameters: parameters.values, ..Context::of(&arena, &self.zone) };
         let mut values = Vec::with_capacity(types.len());
-        for (at, (argument, of)) in arguments.iter().zip(&types).enumerate() {
+        for (at, (argument, of)) in arguments.iter().zip(types).enumerate() {
             let bound = binder.expr(argument)?;
             let from = bound.base();
             let bound = binder.cast(bound, (*of).into(), Place::Assignment).map_err(|error| {
@@ -226,7 +242,7 @@ impl<P: Protocol> Connection<P> {
             }
             values.push(bound.expr.eval(&[], &context)?.owned());
         }
-        Ok((statement, types, values))
+        Ok(values)
     }
 
     /// The columns that an EXECUTE answers.
@@ -269,6 +285,22 @@ impl<P: Protocol> Connection<P> {
         }
         Ok(Outcome::tagged(tag))
     }
+}
+
+/// The name and the arguments of an EXECUTE; `None`: it is another statement.
+fn call_of(statement: &ast::Statement) -> Option<Result<(String, &[ast::Expr]), SqlError>> {
+    let ast::Statement::Execute { name, parameters: arguments, .. } = statement else { return None };
+    let is_plain_call = matches!(
+        statement,
+        ast::Statement::Execute { immediate: false, into, using, output: false, default: false, .. }
+            if into.is_empty() && using.is_empty()
+    );
+    let name = match name.as_ref().map(|name| &name.0[..]) {
+        Some([part]) if is_plain_call => part.as_ident().map(folded),
+        _ => None,
+    };
+    let unknown = || SqlError::unsupported("this form of EXECUTE");
+    Some(name.map(|name| (name, &arguments[..])).ok_or_else(unknown))
 }
 
 fn within_block(statement: &str) -> SqlError {

@@ -75,6 +75,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     fn apply(&mut self, settings: Settings) {
+        self.settings_changes += 1;
         self.slot.activity.set_settings(&settings);
         self.lock_timeout = settings.lock_timeout;
         self.interrupts.timeout = settings.statement_timeout;

@@ -9,10 +9,11 @@ use polychron_engine::Transaction;
 use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
-use crate::bind::{Binder, NewTable};
+use crate::bind::{Binder, NewTable, TABLE_AS};
 use crate::catalog::{Catalog, Description, Schema, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
+use crate::enums::Enum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, Shared, bytes_of, execute};
 use crate::finish::finished;
@@ -53,6 +54,8 @@ pub(crate) struct Definition {
     pub(crate) notices: Vec<Notice>,
     /// Tables that no other transaction may use until this one has ended.
     pub(crate) closes: Vec<TableId>,
+    /// Tables whose rows it reads.
+    pub(crate) uses: Vec<TableId>,
     /// Tables that the engine is to make.
     pub(crate) tables: Vec<NewTable>,
     /// What other names stand for afterwards, or that they stand for nothing.
@@ -81,6 +84,7 @@ pub(crate) enum NewObject {
     Sequence(SequenceDefinition, Option<Arc<Sequence>>),
     View(View),
     Procedure(Procedure),
+    Enum(Enum),
     Schema(Schema),
     Role(Role),
     Shared(SharedAccess),
@@ -205,7 +209,9 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
     let definition = match statement {
         ast::Statement::CreateTable(create) => {
             let name = binder.new_relation_name(&create.name, create.temporary)?;
-            match skip("CREATE TABLE", &binder.catalog, &name, create.if_not_exists)? {
+            binder.check_free_of_type(&name)?;
+            let tag = if create.query.is_some() { TABLE_AS } else { "CREATE TABLE" };
+            match skip(tag, &binder.catalog, &name, create.if_not_exists)? {
                 Some(skipped) => return Ok(skipped),
                 None => binder.create_table(create, name)?,
             }
@@ -225,6 +231,11 @@ fn define(binder: &mut Binder<'_>, statement: &ast::Statement) -> Result<Action,
         }
         ast::Statement::Drop { object_type: ast::ObjectType::Schema, names, cascade, if_exists, .. } => {
             binder.drop_schemas(names, *cascade, *if_exists)?
+        }
+        ast::Statement::CreateType { name, representation } => binder.create_type(name, representation.as_ref())?,
+        ast::Statement::AlterType(alter) => return binder.alter_type(alter),
+        ast::Statement::Drop { object_type: ast::ObjectType::Type, names, cascade, if_exists, .. } => {
+            binder.drop_types(names, *cascade, *if_exists)?
         }
         ast::Statement::CreateExtension(create) => return binder.create_extension(create),
         ast::Statement::CreateView(create) => binder.create_view(create)?,

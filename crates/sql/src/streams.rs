@@ -11,7 +11,7 @@ use polychron_engine::{Error, Protocol};
 use sqlparser::ast;
 
 use crate::connection::Connection;
-use crate::datum::Datum;
+use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::exec::bytes_of;
 use crate::outcome::Notice;
@@ -161,11 +161,28 @@ impl<P: Protocol> Connection<P> {
     /// As there.
     pub fn stream_query(&mut self, text: &str, give: &mut Give<'_>) -> Result<Option<Rows>, SqlError> {
         let Ok(commands) = parse::commands(text) else { return Ok(None) };
-        let [Command::Sql(statement @ ast::Statement::Query(_))] = &commands[..] else { return Ok(None) };
-        let ended = self.limited(text, |connection| match connection.bound_statement(text, statement, &[]) {
-            Ok(Some(bound)) => connection.run_bound(&bound, &[], false, Some(&mut Stream::new(give))).map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(connection.fail(error)),
+        let [Command::Sql(statement @ (ast::Statement::Query(_) | ast::Statement::Execute { .. }))] = &commands[..]
+        else {
+            return Ok(None);
+        };
+        let ended = self.limited(text, |connection| {
+            let bound = match statement {
+                ast::Statement::Query(_) => connection.bound_statement(text, statement, &[]),
+                // What is refused is refused when it is run as other statements are.
+                _ => match connection.called_query(statement) {
+                    Some(Ok((bound, values))) => {
+                        let values: Vec<_> = values.iter().map(OwnedDatum::get).collect();
+                        return connection.run_bound(&bound, &values, true, Some(&mut Stream::new(give))).map(Some);
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => Ok(None),
+                },
+            };
+            match bound {
+                Ok(Some(bound)) => connection.run_bound(&bound, &[], false, Some(&mut Stream::new(give))).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(connection.fail(error)),
+            }
         });
         self.finish_definitions();
         ended.map_err(|error| error.within(text))

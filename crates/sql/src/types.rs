@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::enums::{self, EnumType};
+
 /// A type of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -50,6 +52,8 @@ pub enum Type {
     Json,
     /// `jsonb`
     Jsonb,
+    /// An enum.
+    Enum(EnumType),
     /// An array of values of a type.
     Array(Element),
     /// The result of a statement without one.
@@ -68,19 +72,46 @@ pub enum Type {
     AnyArray,
     /// A value of any type, or of that of the elements of the arrays beside it.
     AnyElement,
+    /// A value of any enum.
+    AnyEnum,
 }
 
 /// The type of an array's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct Element(u8);
+pub struct Element(ElementType);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum ElementType {
+    /// The one at this position of `Type::ALL`.
+    Known(u8),
+    Enum(EnumType),
+}
 
 impl Element {
     /// The type.
     pub const fn get(self) -> Type {
-        Type::ALL[self.0 as usize]
+        match self.0 {
+            ElementType::Known(at) => Type::ALL[at as usize],
+            ElementType::Enum(of) => Type::Enum(of),
+        }
+    }
+
+    const fn known(at: usize) -> Self {
+        Self(ElementType::Known(at as u8))
+    }
+
+    /// The names and the object id of arrays of it.
+    const fn array_names(self) -> (&'static str, &'static str, u32) {
+        match self.0 {
+            ElementType::Known(at) => ARRAYS[at as usize],
+            ElementType::Enum(of) => (of.array_name(), of.internal_array_name(), of.oid() + 1),
+        }
     }
 }
+
+/// What stands in front of the number of an enum whose arrays a kept column has. No type has such a name.
+const ENUM: &str = "enum ";
 
 impl fmt::Debug for Element {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,7 +121,10 @@ impl fmt::Debug for Element {
 
 impl From<Element> for String {
     fn from(element: Element) -> Self {
-        element.get().internal_name().to_owned()
+        match element.get() {
+            Type::Enum(of) => format!("{ENUM}{}", of.number()),
+            of => of.internal_name().to_owned(),
+        }
     }
 }
 
@@ -98,8 +132,13 @@ impl TryFrom<String> for Element {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
+        if let Some(number) = name.strip_prefix(ENUM).and_then(|number| number.parse().ok())
+            && let Type::Enum(of) = enums::unresolved(number)
+        {
+            return Ok(Self(ElementType::Enum(of)));
+        }
         let at = Type::ALL.into_iter().position(|it| it.internal_name() == name);
-        at.map(|at| Self(at as u8)).ok_or_else(|| format!("no type has the name {name}"))
+        at.map(Self::known).ok_or_else(|| format!("no type has the name {name}"))
     }
 }
 
@@ -137,6 +176,7 @@ pub(crate) enum Category {
     DateTime,
     Timespan,
     Array,
+    Enum,
     User,
     Pseudo,
 }
@@ -160,15 +200,38 @@ pub enum Bound {
     Length(u32),
     /// So many digits, and how many of them stand behind the point.
     Digits(u32, u32),
+    /// So many digits of a second.
+    Seconds(u32),
 }
 
+/// What a modifier of `interval` has in its upper half where all fields are allowed.
+const ALL_FIELDS: i32 = 0x7fff;
+
 impl Bound {
-    /// The type modifier that says so in PostgreSQL; −1: nothing.
-    pub fn modifier(self) -> i32 {
+    /// The type modifier that says so of a type in PostgreSQL; −1: nothing.
+    pub fn modifier(self, of: Type) -> i32 {
         match self {
             Self::None => -1,
             Self::Length(length) => (length as i32).saturating_add(4),
             Self::Digits(precision, scale) => ((precision << 16 | scale) as i32).saturating_add(4),
+            Self::Seconds(digits) if of.element().unwrap_or(of) == Type::Interval => ALL_FIELDS << 16 | digits as i32,
+            Self::Seconds(digits) => digits as i32,
+        }
+    }
+
+    /// The bound that a type modifier says, if it says one of the type.
+    pub(crate) fn of_modifier(of: Type, modifier: i64) -> Self {
+        let beyond_header = u32::try_from(modifier).ok().and_then(|it| it.checked_sub(4));
+        match (of.element().unwrap_or(of), beyond_header) {
+            (Type::Numeric, Some(it)) => Self::Digits(it >> 16, it & 0xffff),
+            (Type::Varchar | Type::Bpchar, Some(it)) => Self::Length(it),
+            (Type::Time | Type::Timestamp | Type::Timestamptz, _) if (0..=6).contains(&modifier) => {
+                Self::Seconds(modifier as u32)
+            }
+            (Type::Interval, _) if modifier >> 16 == i64::from(ALL_FIELDS) && modifier & 0xffff <= 6 => {
+                Self::Seconds((modifier & 0xffff) as u32)
+            }
+            _ => Self::None,
         }
     }
 }
@@ -200,14 +263,17 @@ impl Type {
 
     /// `integer[]`
     #[allow(non_upper_case_globals, reason = "it stands among the names of types")]
-    pub(crate) const Int4s: Self = Self::Array(Element(2));
+    pub(crate) const Int4s: Self = Self::Array(Element::known(2));
     /// `text[]`
     #[allow(non_upper_case_globals, reason = "it stands among the names of types")]
-    pub(crate) const Texts: Self = Self::Array(Element(8));
+    pub(crate) const Texts: Self = Self::Array(Element::known(8));
 
     /// The type of arrays of it.
     pub(crate) fn array(self) -> Option<Self> {
-        Self::ALL.into_iter().position(|it| it == self).map(|at| Self::Array(Element(at as u8)))
+        if let Self::Enum(of) = self {
+            return Some(Self::Array(Element(ElementType::Enum(of))));
+        }
+        Self::ALL.into_iter().position(|it| it == self).map(|at| Self::Array(Element::known(at)))
     }
 
     /// The type of its elements, if it is one of arrays.
@@ -239,7 +305,8 @@ impl Type {
             Self::Uuid => 2950,
             Self::Json => 114,
             Self::Jsonb => 3802,
-            Self::Array(element) => ARRAYS[element.0 as usize].2,
+            Self::Enum(of) => of.oid(),
+            Self::Array(element) => element.array_names().2,
             Self::Regclass => 2205,
             Self::Regtype => 2206,
             Self::Regproc => 24,
@@ -247,6 +314,7 @@ impl Type {
             Self::Regrole => 4096,
             Self::AnyArray => 2277,
             Self::AnyElement => 2283,
+            Self::AnyEnum => 3500,
             Self::Void => 2278,
         }
     }
@@ -275,7 +343,8 @@ impl Type {
             Self::Uuid => "uuid",
             Self::Json => "json",
             Self::Jsonb => "jsonb",
-            Self::Array(element) => ARRAYS[element.0 as usize].0,
+            Self::Enum(of) => of.name(),
+            Self::Array(element) => element.array_names().0,
             Self::Regclass => "regclass",
             Self::Regtype => "regtype",
             Self::Regproc => "regproc",
@@ -283,6 +352,7 @@ impl Type {
             Self::Regrole => "regrole",
             Self::AnyArray => "anyarray",
             Self::AnyElement => "anyelement",
+            Self::AnyEnum => "anyenum",
             Self::Void => "void",
         }
     }
@@ -301,7 +371,8 @@ impl Type {
             Self::Time => "time",
             Self::Timestamp => "timestamp",
             Self::Timestamptz => "timestamptz",
-            Self::Array(element) => ARRAYS[element.0 as usize].1,
+            Self::Enum(of) => of.internal_name(),
+            Self::Array(element) => element.array_names().1,
             other => other.name(),
         }
     }
@@ -337,6 +408,7 @@ impl Type {
             Self::Interval => Category::Timespan,
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::User,
             Self::Array(_) => Category::Array,
+            Self::Enum(_) => Category::Enum,
             _ if self.is_object() => Category::Number,
             _ => Category::Pseudo,
         }
@@ -374,6 +446,11 @@ impl fmt::Display for ColumnType {
             Bound::None => out.write_str(self.base.name()),
             Bound::Length(length) => write!(out, "{}({length})", self.base.name()),
             Bound::Digits(precision, scale) => write!(out, "{}({precision},{scale})", self.base.name()),
+            Bound::Seconds(digits) => {
+                let name = self.base.name();
+                let (first, rest) = name.split_at(name.find(' ').unwrap_or(name.len()));
+                write!(out, "{first}({digits}){rest}")
+            }
         }
     }
 }

@@ -241,6 +241,7 @@ pub(crate) fn fits(value: Datum<'_>, of: Type) -> bool {
         (Datum::Int(it), Type::Int4) => i32::try_from(it).is_ok(),
         (Datum::Int(it), Type::Int2) => i16::try_from(it).is_ok(),
         (Datum::Int(it), Type::Oid) => u32::try_from(it).is_ok(),
+        (Datum::Int(it), Type::Enum(of)) => of.label(it).is_some(),
         (Datum::Int(_), Type::Int8)
         | (Datum::Bool(_), Type::Bool)
         | (Datum::Float(_), Type::Float8)

@@ -1,7 +1,10 @@
 //! Texts of statements under a protocol that plans: they are gathered, and run as one transaction. What needs a transaction that stays open is refused.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 
+use crate::bind::TABLE_AS;
 use crate::connection::Connection;
 use crate::control::{Control, Modes};
 use crate::cursors::{Cursor, Declare};
@@ -112,9 +115,9 @@ impl<P: Protocol> Connection<P> {
         let (types, values) = parameters;
         let own = crate::connection::Parameters { types, values };
         if let Some(called) = self.called(statement, own) {
-            let (statement, types, values) = called?;
-            let values: Vec<_> = values.iter().map(crate::OwnedDatum::get).collect();
-            return self.gather_statement(&statement, (&types, &values));
+            let (bound, values) = called?;
+            let values: Vec<_> = values.iter().map(OwnedDatum::get).collect();
+            return self.gather_plan(bound.plan(), &values);
         }
         if let Some(done) = self.about_session(statement, own) {
             return done.map(Some);
@@ -129,13 +132,19 @@ impl<P: Protocol> Connection<P> {
     ) -> Result<Option<Outcome>, SqlError> {
         let bound = self.bind(statement, crate::connection::Parameters { types, values })?;
         match bound.action {
-            Action::Run(plan) => {
-                self.session.begin(Modes::default(), false)?;
-                self.session.put((&plan.into(), values), Then::Answer, &self.zone).map(|()| None)
+            Action::Run(plan) => self.gather_plan(&plan.into(), values),
+            Action::Define(definition) => {
+                // How many rows a new table has got is known when the transaction has run.
+                let is_filled = definition.tag == TABLE_AS && definition.tables.iter().any(|it| it.source.is_some());
+                self.define(Source::Known(statement), *definition).map(|outcome| Some(outcome).filter(|_| !is_filled))
             }
-            Action::Define(definition) => self.define(Source::Known(statement), *definition).map(Some),
             Action::Skip { tag, notice } => Ok(Some(Outcome { notices: vec![notice], ..Outcome::tagged(tag) })),
         }
+    }
+
+    fn gather_plan(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>]) -> Result<Option<Outcome>, SqlError> {
+        self.session.begin(Modes::default(), false)?;
+        self.session.put((plan, values), Then::Answer, &self.zone)
     }
 
     fn control_whole(&mut self, control: Control) -> Result<Outcome, SqlError> {

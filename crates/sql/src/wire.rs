@@ -54,7 +54,7 @@ impl Type {
         match self {
             Self::Bool => 1,
             Self::Int2 => 2,
-            Self::Int4 | Self::Oid | Self::Float4 | Self::Date => 4,
+            Self::Int4 | Self::Oid | Self::Float4 | Self::Date | Self::Enum(_) => 4,
             Self::Int8 | Self::Float8 | Self::Time | Self::Timestamp | Self::Timestamptz => 8,
             Self::Interval | Self::Uuid => 16,
             Self::Unknown => -2,
@@ -66,6 +66,19 @@ impl Type {
 }
 
 impl<P: Protocol> Connection<P> {
+    /// The type of this object id, as [`Type::of_oid`] has it, or the enum of the database that has it.
+    ///
+    /// # Errors
+    /// The definitions cannot be read.
+    pub fn type_of_oid(&self, oid: u32) -> Result<Option<Type>, SqlError> {
+        if let Some(known) = Type::of_oid(oid) {
+            return Ok(Some(known));
+        }
+        let all = self.catalog().enums()?;
+        let mut types = all.values().flat_map(|of| std::iter::once(Type::Enum(*of)).chain(Type::Enum(*of).array()));
+        Ok(types.find(|of| of.oid() == oid))
+    }
+
     /// What a client is told of its transaction.
     pub fn transaction_status(&self) -> TransactionStatus {
         match (self.session.is_explicit(), self.session.has_failed()) {

@@ -15,7 +15,8 @@ fn whole_answer<P: Protocol>(connection: &mut Connection<P>, text: &str) -> Stri
         let of = outcome.notices.iter().map(|it| format!("{} {}: {}", it.severity, it.state, it.message));
         remarks.extend(of);
         lines.extend(shown(&outcome));
-        if !outcome.tag.starts_with("SELECT") && outcome.tag != "SHOW" {
+        // That of a query says how many rows there are; that of a table that is made of one is all that it says.
+        if !outcome.tag.starts_with("SELECT") && outcome.tag != "SHOW" || outcome.columns.is_empty() {
             lines.push(outcome.tag);
         }
     });
@@ -168,5 +169,5 @@ corpus!(answer: expressions, queries, changes, subqueries, shapes, patterns, lev
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(copied: copy);
-corpus!(whole_answer: cursors, transactions, definitions, constraints, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
-corpus!(whole_answer: changes_in_with, comments, merge, row_comparisons, procedures, procedure_bodies, points, indexes, keys, comparable, settings, schemas, temporary, assignments, alter_sequences, session_statements);
+corpus!(whole_answer: cursors, transactions, definitions, constraints, precisions, enums, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
+corpus!(whole_answer: changes_in_with, comments, merge, row_comparisons, procedures, procedure_bodies, points, indexes, keys, comparable, settings, schemas, temporary, assignments, alter_sequences, session_statements, table_as, likes, generated, more_functions, view_columns, identities);

@@ -26,9 +26,9 @@ fn definitions_are_kept<P: Protocol<Worker: Interactive>>() {
     let error = run(&mut connect(), "INSERT INTO checked VALUES (1, 0)").unwrap_err();
     assert_eq!(error.message(), "new row for relation \"checked\" violates check constraint \"positive\"");
     assert_eq!(error.detail(), Some("Failing row contains (1, 0)."));
-    // What another object has dropped is gone, and the next table of the name is another one.
+    // The next table of a name is another one, which another object meets once.
     run(&mut one, "DROP TABLE t; CREATE TABLE t (id bigint PRIMARY KEY)").unwrap();
-    assert_eq!(code(run(&mut early, "SELECT * FROM t")), "42P01");
+    assert_eq!(code(run(&mut early, "SELECT * FROM t")), "40001");
     assert_eq!(run(&mut early, "INSERT INTO t VALUES (3000000000) RETURNING *").unwrap(), "3000000000");
     assert_eq!(run(&mut connect(), "SELECT * FROM t").unwrap(), "3000000000");
 }
@@ -63,18 +63,23 @@ fn indexes_of_tables_that_nothing_has_named_are_found() {
 
 /// The columns of a view are those of when it was made.
 #[test]
-fn views_of_all_columns_refuse_new_ones() {
+fn views_keep_their_columns_or_refuse_new_ones() {
     let protocol = Serial::open(Default::default(), Common::default()).unwrap();
     let mut connection = Connection::open(&SqlDatabase::open(protocol)).unwrap();
     run(&mut connection, "CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
     run(&mut connection, "INSERT INTO t VALUES (1, 2)").unwrap();
-    let queries = [
-        "SELECT *, 7 AS seven FROM t",
-        "SELECT 7 AS seven, t.* FROM t",
-        "SELECT DISTINCT ON (id) *, 7 AS seven FROM t",
-        "SELECT 7 AS seven FROM (SELECT * FROM t) s",
-        "SELECT 7 AS seven FROM t NATURAL JOIN (SELECT 1 AS id) s",
-    ];
+    for query in
+        ["SELECT *, 7 AS seven FROM t", "SELECT 7 AS seven, t.* FROM t", "SELECT DISTINCT ON (id) *, 7 AS seven FROM t"]
+    {
+        run(&mut connection, &format!("CREATE VIEW w AS {query}")).unwrap();
+        let before = run(&mut connection, "SELECT * FROM w").unwrap();
+        run(&mut connection, "ALTER TABLE t ADD COLUMN w int DEFAULT 3").unwrap();
+        assert_eq!(run(&mut connection, "SELECT * FROM w").unwrap(), before, "{query}");
+        run(&mut connection, "ALTER TABLE t DROP COLUMN w").unwrap();
+        run(&mut connection, "DROP VIEW w").unwrap();
+    }
+    let queries =
+        ["SELECT 7 AS seven FROM (SELECT * FROM t) s", "SELECT 7 AS seven FROM t NATURAL JOIN (SELECT 1 AS id) s"];
     for query in queries {
         run(&mut connection, &format!("CREATE VIEW w AS {query}")).unwrap();
         assert_eq!(code(run(&mut connection, "ALTER TABLE t ADD COLUMN w int DEFAULT 3")), "0A000", "{query}");
@@ -103,6 +108,29 @@ fn tables_of_others_are_there_and_a_stale_description_is_not_theirs() {
     protocol.storage().create_table(native, Standing::Permanent).unwrap();
     let mut other = Connection::open(&SqlDatabase::open(protocol)).unwrap();
     assert_eq!(run(&mut other, "INSERT INTO native VALUES (4000000000) RETURNING id").unwrap(), "4000000000");
+}
+
+/// What another object has altered is a conflict once, in a transaction and without one, and then known.
+#[test]
+fn tables_that_others_have_altered_are_conflicts() {
+    let protocol = Maflingo::open(Default::default(), Common::default()).unwrap();
+    let mut one = connect(&SqlDatabase::open(protocol.clone()));
+    let mut other = connect(&SqlDatabase::open(protocol));
+    all(&mut one, &["CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 2)"]);
+    let mut find = other.prepare("SELECT v FROM t WHERE id = $1").unwrap();
+    let mut found = |other: &mut Connection<Maflingo>| {
+        other.answer_prepared(&mut find, &[polychron_sql::Datum::Int(1)]).map(|rows| rows.len().to_string())
+    };
+    assert_eq!(found(&mut other).unwrap(), "1");
+    all(&mut one, &["ALTER TABLE t ADD w int DEFAULT 3"]);
+    assert_eq!(code(found(&mut other)), "40001");
+    assert_eq!(found(&mut other).unwrap(), "1");
+    all(&mut one, &["ALTER TABLE t DROP w"]);
+    all(&mut other, &["BEGIN"]);
+    assert_eq!(code(run(&mut other, "SELECT v FROM t")), "40001");
+    assert_eq!(code(run(&mut other, "SELECT v FROM t")), "25P02");
+    all(&mut other, &["ROLLBACK"]);
+    assert_eq!(run(&mut other, "SELECT * FROM t").unwrap(), "1|2");
 }
 
 fn database<P: Protocol>() -> (Arc<P>, Arc<SqlDatabase<P>>) {

@@ -2,8 +2,7 @@
 //!
 //! The log is in memory, and nothing in it becomes durable but on command.
 
-mod setups;
-
+use crate::setups;
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
@@ -29,7 +28,7 @@ use polychron_protocols::lazy::Lazy;
 use polychron_protocols::maflingo::Maflingo;
 use polychron_protocols::serial::Serial;
 
-use setups::by_epochs;
+use crate::setups::by_epochs;
 
 /// So long nothing takes that is not wrong.
 const LONG: Duration = Duration::from_secs(120);

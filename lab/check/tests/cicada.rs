@@ -1,7 +1,5 @@
 //! Cicada: every behaviour, with its options and with its clocks running.
 
-mod setups;
-
 use std::time::Duration;
 
 // Where the protocols behind virtual calls are compiled.
@@ -13,7 +11,7 @@ use polychron_engine::any::AnyProtocol;
 use polychron_engine::mutations::leave_out;
 use polychron_protocols::cicada::{Cicada, Indexes, Options, Step};
 
-use setups::{still_cicada, still_multi_version};
+use crate::setups::{still_cicada, still_multi_version};
 
 /// Cicada with its clocks running, and one switch turned.
 fn with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {

@@ -1,8 +1,7 @@
 //! Protocols that are known when the program is compiled, where the layer of virtual calls would hide something: it copies the bytes of keys, and
 //! keeps answers itself.
 
-mod setups;
-
+use crate::setups;
 use polychron_check::Setup;
 use polychron_check::conformance::{destructors, false_keys};
 use polychron_compared::hekaton::Hekaton;

@@ -1,7 +1,5 @@
 //! Foreign keys, once for each kind of protocol: the checks stand in the engine, and what is left to a protocol is to protect reads.
 
-mod setups;
-
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::Setup;
@@ -13,7 +11,7 @@ use polychron_protocols::lazy::Lazy;
 use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo};
+use crate::setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo};
 
 macro_rules! protocols {
     ($($name:ident: $setup:expr;)*) => {$(

@@ -1,7 +1,6 @@
 //! Recorded histories of every protocol: those that promise a serial order have one, and the others are found out.
 
-mod setups;
-
+use crate::setups;
 use polychron_check::Setup;
 use polychron_check::checker::{Aborts, Anomaly, Explanation, Verdict, examine};
 use polychron_check::conformance::{histories, predicates};

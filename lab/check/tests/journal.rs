@@ -1,7 +1,6 @@
 //! What commits hand to the log, on each protocol that has a journal: replayed, it makes the rows that are there.
 
-mod setups;
-
+use crate::setups;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use polychron_protocols::hyper::{BeforeImages, Hyper};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::serial::Serial;
 
-use setups::by_epochs;
+use crate::setups::by_epochs;
 
 fn serial() -> Setup<Serial> {
     Setup::new(Default::default(), |_| ()).alone()

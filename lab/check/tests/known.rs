@@ -1,7 +1,5 @@
 //! What is known not to be as it should is ignored here, with the reason; what once was, and is mended, stays as a test.
 
-mod setups;
-
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::Setup;
@@ -9,7 +7,7 @@ use polychron_check::conformance::{changes, secondaries};
 use polychron_compared::key_value::KeyValue;
 use polychron_protocols::serial::Serial;
 
-use setups::maflingo;
+use crate::setups::maflingo;
 
 #[test]
 fn unique_text() {

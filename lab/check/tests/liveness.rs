@@ -1,7 +1,5 @@
 //! The table of behaviours in `docs/liveness.md` is what is asked of the protocols, and what is known to be missing.
 
-mod setups;
-
 use std::fmt::Write;
 
 // Where the protocols behind virtual calls are compiled.
@@ -15,8 +13,10 @@ use polychron_protocols::hyper::Hyper;
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::serial::Serial;
 
-use setups::table::table;
-use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version};
+use crate::setups::table::table;
+use crate::setups::{
+    bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version,
+};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
 const END: &str = "\n<!-- The end of the table. -->";

@@ -1,7 +1,5 @@
 //! What only Maflingo can show: phantoms when its node set is left out.
 
-mod setups;
-
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::Setup;
@@ -11,7 +9,7 @@ use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, drive};
 use polychron_protocols::maflingo::{Maflingo, Options, Step};
 use polychron_schema::Row;
 
-use setups::maflingo;
+use crate::setups::maflingo;
 
 macro_rules! needs_the_node_set {
     ($($test:ident: $scenario:ident;)*) => {$(

@@ -1,7 +1,5 @@
 //! The table of anomalies in `docs/anomalies.md` is what the cases give.
 
-mod setups;
-
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::conformance::anomalies::SKEWS;
@@ -13,8 +11,8 @@ use polychron_protocols::hyper::Hyper;
 use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
-use setups::table::table;
-use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
+use crate::setups::table::table;
+use crate::setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
 const END: &str = "\n<!-- The end of the table. -->";

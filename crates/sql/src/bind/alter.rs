@@ -9,9 +9,9 @@ use super::definitions::{Constraint, Draft, constraint_of};
 use super::drops::{cascaded, depended_on};
 use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
-use super::{Binder, Scope, Written, column_type, folded, plain_name};
+use super::{Binder, Scope, Written, folded, plain_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Identity, Object, Table, taken};
+use crate::catalog::{Column, Object, Table, taken};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::names::Name;
@@ -87,23 +87,23 @@ impl Binder<'_> {
             };
         };
         self.catalog.check_owner(&Object::Table(table.clone()))?;
-        let keeps_names = |it: &Operation| {
-            let renames = matches!(it, Operation::RenameTable { .. } | Operation::RenameColumn { .. });
-            let retypes = matches!(it, Operation::AlterColumn { op: AlterColumnOperation::SetDataType { .. }, .. });
-            !renames && !retypes && !matches!(it, Operation::DropColumn { .. })
-        };
-        if !table.views.is_empty() && !alter.operations.iter().all(keeps_names) {
-            return Err(SqlError::unsupported("a change of columns and names of which views are made"));
+        let renames = |it: &Operation| matches!(it, Operation::RenameTable { .. } | Operation::RenameColumn { .. });
+        if !table.views.is_empty() && alter.operations.iter().any(renames) {
+            return Err(SqlError::unsupported("a change of names of which views are made"));
         }
         if alter.operations.iter().any(|it| matches!(it, Operation::AddColumn { .. })) {
             self.check_views_of_all_columns(&table.views)?;
         }
+        Ok(Action::Define(self.altered(table, &alter.operations)?.into()))
+    }
+
+    fn altered(&mut self, table: Arc<Table>, operations: &[Operation]) -> Result<Definition, SqlError> {
         let mut definition = Definition::new("ALTER TABLE");
         definition.closes.push(table.id);
         let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();
         let draft = Draft::of(&table);
         let mut change = Alteration { table, draft, values, is_rewritten: false, definition };
-        for operation in &alter.operations {
+        for operation in operations {
             self.alteration(operation, &mut change)?;
         }
         let Alteration { table, draft, values, is_rewritten, mut definition } = change;
@@ -128,7 +128,19 @@ impl Binder<'_> {
             objects.into_iter().for_each(|(name, object)| definition.set_object(&name, object));
             definition.set_object(&name, Some(NewObject::Table(table, description)));
         }
-        Ok(Action::Define(definition.into()))
+        Ok(definition)
+    }
+
+    /// The table without these columns, and all that goes with them.
+    pub(super) fn without_columns(&mut self, table: &Arc<Table>, columns: &[String]) -> Result<Definition, SqlError> {
+        let names = columns.iter().map(|name| ast::Ident::with_quote('"', name)).collect();
+        let drop_behavior = Some(ast::DropBehavior::Cascade);
+        let operation =
+            Operation::DropColumn { column_names: names, has_column_keyword: true, if_exists: false, drop_behavior };
+        if !table.views.is_empty() {
+            return Err(SqlError::unsupported("a change of columns and names of which views are made"));
+        }
+        self.altered(table.clone(), &[operation])
     }
 
     /// Has the engine make the table anew, with these values of its rows.
@@ -213,6 +225,7 @@ impl Binder<'_> {
         self.new_column(column, &mut change.draft, &mut constraints)?;
         let new = change.draft.description.columns.last().cloned();
         let Some(new) = new else { return Ok(()) };
+        self.check_generated(&change.draft)?;
         let own = change.draft.objects.iter().rev().find_map(|(name, object)| match object {
             Some(NewObject::Sequence(of, _))
                 if new.default.as_deref().and_then(super::drops::sequence_of).as_ref() == Some(name) =>
@@ -303,8 +316,14 @@ impl Binder<'_> {
         let (table, name) = (change.draft.name.clone(), folded(name));
         let of = change.draft.description.columns[at].of;
         let is_identity = change.draft.description.columns[at].identity.is_some();
+        let is_generated = change.draft.description.columns[at].generated.is_some();
         let column = format!("column \"{name}\" of relation \"{table}\"");
         match operation {
+            AlterColumnOperation::SetDefault { value: ast::Expr::Identifier(text) }
+                if let Some(text) = text.value.strip_prefix(crate::parse::CHANGE) =>
+            {
+                return self.change_column(at, text, change);
+            }
             AlterColumnOperation::SetNotNull => {
                 change.draft.description.columns[at].nullable = false;
                 let query = format!("SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1", table.written(), quoted(&name));
@@ -326,6 +345,9 @@ impl Binder<'_> {
             AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault if is_identity => {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{column} is an identity column")));
             }
+            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault if is_generated => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{column} is a generated column")));
+            }
             AlterColumnOperation::SetDefault { value } => {
                 change.draft.description.columns[at].default = Some(self.new_default(value, of)?);
             }
@@ -334,25 +356,8 @@ impl Binder<'_> {
                 self.retype(at, (&name, data_type), using.as_ref(), change)?;
             }
             AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
-                if change.draft.description.columns[at].nullable {
-                    let message = format!("{column} must be declared NOT NULL before identity can be added");
-                    return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
-                }
-                let own = change.draft.description.columns[at].clone();
-                let has = match (own.identity, &own.default) {
-                    (Some(_), _) => Some("is already an identity column"),
-                    (None, Some(_)) => Some("already has a default value"),
-                    (None, None) => None,
-                };
-                if let Some(has) = has {
-                    return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, format!("{column} {has}")));
-                }
-                let options = sequence_options.as_deref().unwrap_or_default();
-                let default = self.own_sequence(&mut change.draft, &own, options, true)?;
-                let own = &mut change.draft.description.columns[at];
-                own.default = Some(default);
                 let is_always = matches!(generated_as, Some(ast::GeneratedAs::Always));
-                own.identity = Some(if is_always { Identity::Always } else { Identity::ByDefault });
+                self.add_identity(at, (is_always, sequence_options.as_deref().unwrap_or_default()), change)?;
             }
             other => return Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
         }
@@ -366,7 +371,9 @@ impl Binder<'_> {
         using: Option<&ast::Expr>,
         change: &mut Alteration,
     ) -> Result<(), SqlError> {
-        let to = column_type(data_type)?;
+        let to = self.catalog.usable_type(data_type)?;
+        super::generated::check_retyped(&change.draft.description.columns, name)?;
+        self.check_views_of_column(name, change)?;
         let from = change.draft.description.columns[at].of;
         let value = match using {
             Some(expr) => {
@@ -389,11 +396,12 @@ impl Binder<'_> {
         }
         change.values[at] = cast.expr;
         change.draft.description.columns[at].of = to;
+        self.check_generated(&change.draft)?;
         change.is_rewritten = true;
         Ok(())
     }
 
-    fn drop_column(
+    pub(super) fn drop_column(
         &mut self,
         name: &ast::Ident,
         may_be_missing: bool,
@@ -412,6 +420,9 @@ impl Binder<'_> {
         let (name, table) = (folded(name), change.draft.name.clone());
         let what = format!("column {name} of table {}", self.catalog.shown(&table)?);
         self.free_of_children(&what, &|key| key.parents.contains(&name), cascade, change)?;
+        self.drop_views_of_column((&name, &what), cascade, change)?;
+        self.drop_generated((&name, &what), cascade, change)?;
+        let at = change.draft.column(&name).unwrap_or(at);
         change.draft.description.columns.remove(at);
         change.values.remove(at);
         let Draft { description, key, indexes, .. } = &mut change.draft;

@@ -139,6 +139,7 @@ impl Binder<'_> {
         if function.result != Type::Bool {
             return Err(SqlError::new(SqlState("42809"), "op ANY/ALL (array) requires operator to yield boolean"));
         }
+        let of_left = if of_left == Type::AnyEnum { element } else { of_left };
         let value = sides.into_iter().next().unwrap_or_else(super::query::null);
         let value = self.cast(value, of_left.into(), Place::Implicit)?.expr;
         let wanted = of_right.array().unwrap_or(list.base());

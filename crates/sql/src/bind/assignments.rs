@@ -82,9 +82,12 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             let is_default_given = matches!(&*value, ast::Expr::Identifier(name) if is_default(name));
-            if table.columns[position].identity == Some(Identity::Always) && !is_default_given {
-                let message = format!("column \"{}\" can only be updated to DEFAULT", table.columns[position].name);
-                return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message));
+            let column = &table.columns[position];
+            let is_always = column.identity == Some(Identity::Always) || column.generated.is_some();
+            if is_always && !is_default_given {
+                let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+                let detail = super::generated::detail(column);
+                return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(detail));
             }
             let value = match is_default_given {
                 true => self.default(table, position)?,

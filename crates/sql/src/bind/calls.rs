@@ -12,7 +12,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
-use crate::types::Type;
+use crate::types::{Bound, ColumnType, Type};
 
 /// A call as it is written.
 pub(super) struct Call<'e> {
@@ -166,7 +166,7 @@ impl Binder<'_> {
         }
         let mut rest = arguments.into_iter();
         let mut made = Vec::new();
-        if name != "concat" {
+        if matches!(name, "concat_ws" | "format") {
             let Some(first) = rest.next() else {
                 return Err(functions::no_function(name, &[], functions::Unresolved::None));
             };
@@ -201,7 +201,8 @@ impl Binder<'_> {
                 Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
             }
             "nullif" if arguments.len() == 2 => self.null_if(arguments),
-            "concat" | "concat_ws" | "format" => self.of_texts(name, arguments),
+            "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls" => self.of_texts(name, arguments),
+            "pow" => self.call("power", arguments),
             "array_to_string"
                 if arguments.first().is_some_and(|it| it.base().element().is_some_and(|it| it != Type::Text)) =>
             {
@@ -238,6 +239,8 @@ impl Binder<'_> {
             | "pg_table_is_visible"
             | "pg_get_userbyid"
             | "pg_typeof"
+            | "pg_type_is_visible"
+            | "format_type"
             | "obj_description"
             | "col_description"
             | "current_schema"
@@ -246,10 +249,14 @@ impl Binder<'_> {
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 Ok(super::literals::constant(Datum::Int(0), Type::Int8))
             }
+            "enum_first" | "enum_last" | "enum_range" if !arguments.is_empty() => self.enum_function(name, arguments),
             "uuid_generate_v4" if arguments.is_empty() => self.call("gen_random_uuid", arguments),
-            "current_timestamp" | "current_date" | "localtimestamp" => self.clock_time(name, arguments),
+            "current_timestamp" | "current_date" | "localtimestamp" | "localtime" => self.clock_time(name, arguments),
             _ => match Asked::named(name) {
                 Some(asked) => self.question(asked, arguments),
+                None if let (1, Some(of)) = (arguments.len(), type_called(name)) => {
+                    self.cast(arguments.remove(0), of.into(), Place::Explicit)
+                }
                 None => self.call(name, arguments),
             },
         }
@@ -265,13 +272,45 @@ impl Binder<'_> {
 
     /// What the clock says, as the standard names it.
     fn clock_time(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
-        let now = self.call("now", arguments)?;
-        match name {
-            "current_date" => self.cast(now, Type::Date.into(), Place::Explicit),
-            "localtimestamp" => self.cast(now, Type::Timestamp.into(), Place::Explicit),
-            _ => Ok(now),
-        }
+        let of = match name {
+            "current_date" => Type::Date,
+            "localtimestamp" => Type::Timestamp,
+            "localtime" => Type::Time,
+            _ => Type::Timestamptz,
+        };
+        let digits = match &arguments[..] {
+            [Typed { expr: Expr::Constant(value), .. }] if of != Type::Date => match value.get() {
+                Datum::Int(digits) => u64::try_from(digits).ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (now, bound) = match digits {
+            Some(digits) => (self.call("now", Vec::new())?, super::types::seconds(of, Some(digits)).bound),
+            None => (self.call("now", arguments)?, Bound::None),
+        };
+        self.cast(now, ColumnType { base: of, bound }, Place::Explicit)
     }
+}
+
+/// The type that is called as a function, which casts to it.
+fn type_called(name: &str) -> Option<Type> {
+    Some(match name {
+        _ if !functions::named(name).is_empty() => return None,
+        "bool" => Type::Bool,
+        "int2" => Type::Int2,
+        "int4" => Type::Int4,
+        "int8" => Type::Int8,
+        "float4" => Type::Float4,
+        "float8" => Type::Float8,
+        "text" => Type::Text,
+        "date" => Type::Date,
+        "timestamptz" => Type::Timestamptz,
+        "uuid" => Type::Uuid,
+        "json" => Type::Json,
+        "jsonb" => Type::Jsonb,
+        _ => return None,
+    })
 }
 
 /// That a function is called as only an aggregate may be.

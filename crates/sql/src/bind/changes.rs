@@ -170,7 +170,8 @@ impl Binder<'_> {
         }
         let table = self.catalog.written_table(name)?;
         let names: Vec<_> = columns.iter().map(|column| ast::ObjectName::from(vec![column.clone()])).collect();
-        let columns = self.insert_targets(&table, &names)?;
+        let mut columns = self.insert_targets(&table, &names)?;
+        super::generated::leave_out(&table, &mut columns, !names.is_empty())?;
         let need = self.catalog.need(Object::Table(table.clone()), 0);
         if is_to {
             columns.iter().for_each(|column| self.catalog.reads(Some((need, *column))));
@@ -434,6 +435,10 @@ impl Targets<'_> {
     /// Whether a value may be given for the column.
     fn check(&self, column: usize) -> Result<(), SqlError> {
         let of = &self.table.columns[column];
+        if of.generated.is_some() {
+            let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", of.name);
+            return Err(SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(super::generated::detail(of)));
+        }
         if of.identity != Some(Identity::Always) || self.overriding == Some(ast::InsertOverriding::System) {
             return Ok(());
         }

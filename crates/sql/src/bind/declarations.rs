@@ -6,7 +6,6 @@ use sqlparser::ast;
 
 use super::Written;
 use super::bodies::{Compiler, syntax};
-use super::column_type;
 use super::variables::{Field, Fields, Variable, What};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
@@ -74,7 +73,7 @@ impl Compiler<'_, '_, '_> {
         match of {
             DeclaredType::Record => Ok(Declared::Record),
             DeclaredType::RowOf(table) => row_of(self, &Written::of_parts(vec![table.clone()])?),
-            DeclaredType::Plain(of) => match (column_type(of), of) {
+            DeclaredType::Plain(of) => match (self.binder.catalog.column_type(of), of) {
                 (Err(error), ast::DataType::Custom(name, _)) if error.state() == SqlState::UNDEFINED_OBJECT => {
                     Written::of(name).and_then(|table| row_of(self, &table)).map_err(|_| error)
                 }

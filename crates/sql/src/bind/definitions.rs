@@ -7,7 +7,7 @@ use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::changes::scope_of;
 use super::indexes::{DraftIndex, KeyColumns, check_key};
-use super::{Binder, Recorded, Scope, column_type, folded};
+use super::{Binder, Recorded, Scope, folded};
 use crate::casts::Place;
 use crate::catalog::{Check, Column, Description, ForeignAction, ForeignKey, Identity, OnCommit, ROW_NUMBER, Table};
 use crate::computed::is_own_name;
@@ -58,7 +58,7 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
         (Type::Bool, _) => Stored::Bool,
         (Type::Int2, _) => Stored::I16,
         (Type::Int4, _) => Stored::I32,
-        (Type::Int8 | Type::Oid | Type::Time, _) => Stored::I64,
+        (Type::Int8 | Type::Oid | Type::Time | Type::Enum(_), _) => Stored::I64,
         (Type::Float4, _) => Stored::F32,
         (Type::Float8, _) => Stored::F64,
         (Type::Numeric, Bound::Digits(precision, scale)) if precision <= 18 => Stored::Decimal { scale },
@@ -197,11 +197,15 @@ impl Draft {
 fn check_value_options(table: &Name, column: &ast::ColumnDef, is_serial: bool) -> Result<(), SqlError> {
     let count = |is_meant: fn(&ColumnOption) -> bool| column.options.iter().filter(|it| is_meant(&it.option)).count();
     let defaults = usize::from(is_serial) + count(|it| matches!(it, ColumnOption::Default(_)));
-    let identities = count(|it| matches!(it, ColumnOption::Generated { .. }));
-    let what = match (defaults, identities) {
-        (0 | 1, 0) | (0, 1) => return Ok(()),
-        (_, 0) => "multiple default values",
-        (0, _) => "multiple identity specifications",
+    let identities = count(|it| matches!(it, ColumnOption::Generated { generation_expr: None, .. }));
+    let expressions = count(|it| matches!(it, ColumnOption::Generated { generation_expr: Some(_), .. }));
+    let what = match (defaults, identities, expressions) {
+        (0 | 1, 0, 0) | (0, 1, 0) | (0, 0, 1) => return Ok(()),
+        (_, 0, 0) => "multiple default values",
+        (0, _, 0) => "multiple identity specifications",
+        (0, 0, _) => "multiple generation clauses",
+        (0, ..) => "both identity and generation expression",
+        (_, 0, _) => "both default and generation expression",
         _ => "both default and identity",
     };
     let message = format!("{what} specified for column \"{}\" of table \"{table}\"", folded(&column.name));
@@ -211,9 +215,11 @@ fn check_value_options(table: &Name, column: &ast::ColumnDef, is_serial: bool) -
 
 impl Binder<'_> {
     pub(crate) fn create_table(&mut self, create: &ast::CreateTable, name: Name) -> Result<Definition, SqlError> {
+        if let Some(query) = &create.query {
+            return self.create_table_as(create, query, &name);
+        }
         let unsupported = [
-            (create.query.is_some(), "CREATE TABLE AS"),
-            (create.like.is_some(), "CREATE TABLE LIKE"),
+            (create.like.is_some(), "LIKE without parentheses"),
             (create.partition_by.is_some(), "PARTITION BY"),
             (create.inherits.is_some(), "INHERITS"),
         ];
@@ -223,8 +229,12 @@ impl Binder<'_> {
         let (mut draft, mut constraints) = (Draft::new(&name), Vec::new());
         draft.description.on_commit = Self::on_commit(&name, create)?;
         for column in &create.columns {
-            self.new_column(column, &mut draft, &mut constraints)?;
+            match column.name.value.strip_prefix(crate::parse::LIKE) {
+                Some(text) => self.like(text, &mut draft, &mut constraints)?,
+                None => self.new_column(column, &mut draft, &mut constraints)?,
+            }
         }
+        self.check_generated(&draft)?;
         for constraint in &create.constraints {
             constraints.push(constraint_of(constraint)?);
         }
@@ -271,7 +281,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let serial = super::sequences::serial(&column.data_type);
-        let of = serial.map_or_else(|| column_type(&column.data_type), |base| Ok(base.into()))?;
+        let of = serial.map_or_else(|| self.catalog.usable_type(&column.data_type), |base| Ok(base.into()))?;
         let mut new = Column { nullable: serial.is_none(), ..Column::new(name.clone(), of) };
         if serial.is_some() {
             new.default = Some(self.own_sequence(draft, &new, &[], false)?);
@@ -284,6 +294,11 @@ impl Binder<'_> {
                 ColumnOption::NotNull => new.nullable = false,
                 ColumnOption::Default(expr) => new.default = Some(self.new_default(expr, of)?),
                 ColumnOption::PrimaryKey(_) => constraints.push(Constraint::Primary(named(), vec![name.clone()])),
+                ColumnOption::Unique(key) if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct => {
+                    return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"));
+                }
+                // Texts are sorted by their bytes.
+                ColumnOption::Collation(name) if matches!(&*super::plain_name(name)?, "C" | "POSIX" | "default") => {}
                 ColumnOption::Unique(_) => constraints.push(Constraint::Unique(named(), vec![name.clone()])),
                 ColumnOption::ForeignKey(key) => {
                     let (of, parent) = foreign_of(key)?;
@@ -303,6 +318,11 @@ impl Binder<'_> {
                     new.default = Some(self.own_sequence(draft, &new, options, true)?);
                     new.nullable = false;
                 }
+                ColumnOption::Generated {
+                    generated_as: ast::GeneratedAs::ExpStored,
+                    generation_expr: Some(expr),
+                    ..
+                } => new.generated = Some(expr.to_string()),
                 other => return Err(SqlError::unsupported(format!("the column's {other}"))),
             }
         }
@@ -367,6 +387,7 @@ impl Binder<'_> {
             let missing = format!("column \"{name}\" referenced in foreign key constraint does not exist");
             draft.column(name).map(drop).ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, missing))
         })?;
+        super::generated::check_foreign_key(&draft.description.columns, &key)?;
         let keys = match &parent {
             Some(parent) => Keys::of_table(parent),
             None => Keys::of_draft(draft),
@@ -485,6 +506,9 @@ pub(super) fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, 
     match constraint {
         TableConstraint::PrimaryKey(key) => {
             Ok(Constraint::Primary(key.name.as_ref().map(folded), names_of(&key.columns)?))
+        }
+        TableConstraint::Unique(key) if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct => {
+            Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"))
         }
         TableConstraint::Unique(key) => Ok(Constraint::Unique(key.name.as_ref().map(folded), names_of(&key.columns)?)),
         TableConstraint::ForeignKey(key) => Ok(Constraint::Foreign(key.name.as_ref().map(folded), foreign_of(key)?)),

@@ -5,7 +5,7 @@ use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 use super::literals::{beyond_numerics, constant};
 use super::operators::operator_name;
 use super::subqueries::query_of;
-use super::{Binder, column_type, folded};
+use super::{Binder, folded};
 use crate::asked::Asked;
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
@@ -51,7 +51,7 @@ impl Binder<'_> {
                 data_type,
                 format: None,
             } => {
-                let to = column_type(data_type)?;
+                let to = self.catalog.column_type(data_type)?;
                 let inner = match &**expr {
                     ast::Expr::Array(array) => self.array(&array.elem, Some(to.base))?,
                     expr => self.expr(expr)?,
@@ -62,7 +62,7 @@ impl Binder<'_> {
             ast::Expr::CompoundFieldAccess { root, access_chain } => self.subscripts(root, access_chain),
             ast::Expr::TypedString(typed) => {
                 let inner = self.literal(&typed.value.value)?;
-                self.cast(inner, column_type(&typed.data_type)?, Place::Explicit)
+                self.cast(inner, self.catalog.column_type(&typed.data_type)?, Place::Explicit)
             }
             ast::Expr::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref())
@@ -299,7 +299,7 @@ impl Binder<'_> {
             Type::AnyArray => {
                 element.and_then(Type::array).ok_or_else(|| SqlError::unsupported("an array of such values"))
             }
-            Type::AnyElement => Ok(element.unwrap_or(of)),
+            Type::AnyElement | Type::AnyEnum => Ok(element.unwrap_or(of)),
             of => Ok(of),
         };
         let with_types = arguments.into_iter().zip(function.arguments);

@@ -73,6 +73,11 @@ impl Binder<'_> {
         }
     }
 
+    fn type_target(&self, name: &sqlparser::ast::ObjectName) -> Result<Target, SqlError> {
+        let of = self.catalog.enum_within(name)?;
+        Ok(Target::Object(crate::enums::key(&of.name), Object::Enum(of)))
+    }
+
     /// The objects in schemas of which this holds.
     fn objects_in(&self, schemas: &[String], is_meant: fn(&Object) -> bool) -> Result<Vec<Target>, SqlError> {
         for schema in schemas {
@@ -114,6 +119,7 @@ impl Binder<'_> {
                 });
                 named.collect()
             }
+            Targets::Types(names) => names.iter().map(|name| self.type_target(name)).collect(),
             Targets::Schemas(names) => names.iter().map(|name| self.schema_target(name)).collect(),
             Targets::Databases(names) => {
                 let named = names.iter().map(|name| match name == super::DATABASE {
@@ -552,6 +558,7 @@ fn name_of(object: &Object) -> Option<Name> {
         Object::View(view) => view.name.clone(),
         Object::Sequence(sequence) => sequence.name.clone(),
         Object::Procedure(procedure) => crate::procedures::key(&procedure.name),
+        Object::Enum(of) => crate::enums::key(&of.name),
         Object::Schema(schema) => Name::of_schema(&Schema::clone(schema).name),
         Object::Role(_) | Object::Shared(_) => return None,
     })

@@ -20,7 +20,7 @@ use crate::functions::{Function, Volatility};
 use crate::plan::conjuncts;
 use crate::sort_keys::{SORT_KEY, is_sorted_as_stored};
 use crate::statement::{Action, Definition};
-use crate::types::{ColumnType, Type};
+use crate::types::{Category, ColumnType, Type};
 
 /// What a key of an index has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,8 +236,8 @@ fn is_fixed(cast: Cast, inner: &Expr, (from, to): (Type, Type)) -> bool {
             !is_named && (of != Type::Timestamptz || has_zone)
         }
         (Cast::Json(..) | Cast::JsonRow(_), _) => false,
-        (Cast::Read(of), _) => !is_clock(of),
-        (Cast::Write(of) | Cast::Show(of), _) => !is_clock(of),
+        // Labels get other names.
+        (Cast::Read(of) | Cast::Write(of) | Cast::Show(of), _) => !is_clock(of) && of.category() != Category::Enum,
         _ => from != Type::Timestamptz && to != Type::Timestamptz,
     }
 }

@@ -16,12 +16,16 @@ mod declarations;
 mod default_privileges;
 mod definitions;
 mod drops;
+mod enums;
 mod expressions;
 mod foreign_keys;
+mod generated;
 mod grants;
 mod groups;
+mod identities;
 mod indexes;
 mod joins;
+mod likes;
 mod literals;
 mod naming;
 mod needs;
@@ -40,8 +44,10 @@ mod sequences;
 mod sets;
 mod subqueries;
 mod system;
+mod table_as;
 mod types;
 mod variables;
+mod view_columns;
 mod views;
 mod windows;
 
@@ -69,6 +75,7 @@ pub(crate) use needs::Need;
 pub(crate) use roles::no_role;
 pub(crate) use scope::{Scope, ScopeColumn};
 pub(crate) use system::{DATABASE, Names, ROLE, quoted};
+pub(crate) use table_as::TABLE_AS;
 pub(crate) use types::column_type;
 pub(crate) use windows::{Edge, Exclusion, Offset, Units, Window, WindowCall, WindowFunction};
 
@@ -132,6 +139,8 @@ pub(crate) struct Recorded<'c> {
     known_roles: OnceCell<(Roles, Arc<SharedAccess>)>,
     /// What names without a schema have stood for by the path alone: what is not in `public`.
     pub(crate) found_by_path: RefCell<Vec<Name>>,
+    /// The enums that were named.
+    pub(crate) enums_named: RefCell<Vec<Name>>,
     /// The statement shows what goes on now.
     pub(crate) is_live: Cell<bool>,
 }
@@ -147,8 +156,20 @@ impl std::ops::Deref for Recorded<'_> {
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
         let (used, named, found_by_path, needs, known_roles) = Default::default();
-        let (check_as, is_kept_text, is_live) = Default::default();
-        Self { catalog, path, used, named, needs, check_as, is_kept_text, known_roles, found_by_path, is_live }
+        let (check_as, is_kept_text, enums_named, is_live) = Default::default();
+        Self {
+            catalog,
+            path,
+            used,
+            named,
+            needs,
+            check_as,
+            is_kept_text,
+            known_roles,
+            found_by_path,
+            enums_named,
+            is_live,
+        }
     }
 
     pub(crate) fn object(&self, name: &Name) -> Result<Option<Object>, SqlError> {

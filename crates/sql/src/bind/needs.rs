@@ -10,7 +10,7 @@ use sqlparser::ast;
 
 use super::naming::SYSTEM;
 use super::system::DATABASE;
-use super::{Binder, Recorded, Scope, Written};
+use super::{Binder, Recorded, Scope, TABLE_AS, Written};
 use crate::catalog::{Catalog, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::names::{Name, PUBLIC};
@@ -47,6 +47,11 @@ fn not_owner(kind: Kind, name: &str) -> SqlError {
 }
 
 impl Need {
+    /// Whether a column of a table is read.
+    pub(super) fn reads_of(&self, table: &Table, column: usize) -> bool {
+        self.object.table().is_some_and(|own| own.id == table.id) && self.read.contains(&column)
+    }
+
     fn is_met(&self, rights: &Rights) -> bool {
         let Some(access) = self.object.access() else { return true };
         let held = rights.held(access, self.object.kind());
@@ -302,7 +307,7 @@ impl Binder<'_> {
     pub(crate) fn is_checked(&self, action: &Action) -> bool {
         match action {
             Action::Run(_) => true,
-            Action::Define(definition) => definition.tag == "TRUNCATE TABLE",
+            Action::Define(definition) => ["TRUNCATE TABLE", TABLE_AS].contains(&definition.tag),
             Action::Skip { .. } => false,
         }
     }
@@ -311,9 +316,16 @@ impl Binder<'_> {
     pub(crate) fn finish_owners(&self, action: &mut Action) -> Result<(), SqlError> {
         let role = self.catalog.path.user.current.0;
         let Action::Define(definition) = action else { return Ok(()) };
+        self.note_enums(definition)?;
         if !matches!(
             definition.tag,
-            "CREATE TABLE" | "CREATE SEQUENCE" | "CREATE VIEW" | "CREATE SCHEMA" | "CREATE PROCEDURE"
+            "CREATE TABLE"
+                | TABLE_AS
+                | "CREATE SEQUENCE"
+                | "CREATE VIEW"
+                | "CREATE SCHEMA"
+                | "CREATE PROCEDURE"
+                | "CREATE TYPE"
         ) {
             return self.give_sequences(definition);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Binder, Written, column_type, folded};
+use super::{Binder, Written, folded};
 use crate::casts::{self, Place};
 use crate::catalog::Object;
 use crate::error::{SqlError, SqlState};
@@ -111,7 +111,7 @@ impl Binder<'_> {
             {
                 return Err(invalid(format!("parameter name \"{name}\" used more than once")));
             }
-            let of = column_type(&argument.data_type).map_err(|error| match error.state() {
+            let of = self.catalog.usable_type(&argument.data_type).map_err(|error| match error.state() {
                 SqlState::UNDEFINED_OBJECT => SqlError::new(error.state(), error.message().replace('"', "")),
                 _ => error,
             })?;
@@ -151,7 +151,7 @@ impl Binder<'_> {
             let mut types = None;
             if let Some(arguments) = &named.args {
                 let given = arguments.iter().filter(|it| !matches!(it.mode, Some(ast::ArgMode::Out)));
-                let given = given.map(|it| column_type(&it.data_type).map(|of| of.base));
+                let given = given.map(|it| self.catalog.column_type(&it.data_type).map(|of| of.base));
                 types = Some(given.collect::<Result<Vec<_>, _>>()?);
             }
             let is_meant = |procedure: &Arc<Procedure>| {

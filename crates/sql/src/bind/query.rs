@@ -514,7 +514,11 @@ pub(super) fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, Sq
     let is_descending = match &key.options.sort {
         None | Some(ast::OrderBySort::Asc) => false,
         Some(ast::OrderBySort::Desc) => true,
-        Some(_) => return Err(SqlError::unsupported("ORDER BY USING")),
+        Some(ast::OrderBySort::Using(sign)) => match &*sign.to_string() {
+            "<" => false,
+            ">" => true,
+            other => return Err(SqlError::unsupported(format!("ORDER BY USING {other}"))),
+        },
     };
     let nulls_first = key.options.nulls_first.unwrap_or(is_descending != left_out(Step::NullsLast));
     Ok(SortKey { expr, is_descending, nulls_first })
@@ -539,9 +543,7 @@ pub(super) fn name_of(expr: &ast::Expr) -> String {
         ast::Expr::CompoundIdentifier(parts) => parts.last().map_or_else(String::new, folded),
         ast::Expr::Function(function) => Written::of(&function.name).map_or_else(|_| String::new(), |it| it.name),
         ast::Expr::Cast { expr, data_type, .. } => match name_of(expr) {
-            name if name == "?column?" => {
-                super::column_type(data_type).map_or(name, |of| of.base.internal_name().to_owned())
-            }
+            name if name == "?column?" => super::types::name_of(data_type).unwrap_or(name),
             name => name,
         },
         ast::Expr::Nested(inner) => name_of(inner),
@@ -565,8 +567,9 @@ pub(super) fn name_of(expr: &ast::Expr) -> String {
         ast::Expr::Trim { .. } => "btrim".to_owned(),
         ast::Expr::Ceil { .. } => "ceil".to_owned(),
         ast::Expr::Floor { .. } => "floor".to_owned(),
-        ast::Expr::TypedString(typed) => super::column_type(&typed.data_type)
-            .map_or_else(|_| "?column?".to_owned(), |of| of.base.internal_name().to_owned()),
+        ast::Expr::TypedString(typed) => {
+            super::types::name_of(&typed.data_type).unwrap_or_else(|| "?column?".to_owned())
+        }
         ast::Expr::Interval(_) => "interval".to_owned(),
         ast::Expr::Exists { negated: false, .. } => "exists".to_owned(),
         ast::Expr::Subquery(query) => match &*query.body {

@@ -54,6 +54,9 @@ impl Binder<'_> {
         for check in &mut description.checks {
             check.condition = with_name(&check.condition, &old, new);
         }
+        for text in description.columns.iter_mut().filter_map(|column| column.generated.as_mut()) {
+            *text = with_name(text, &old, new);
+        }
         for child in description.children.clone().into_iter().filter(|child| *child != table) {
             let Some(child) = self.catalog.find(&child)? else { continue };
             let mut description = change.definition.described(&child);
@@ -68,6 +71,7 @@ impl Binder<'_> {
         if self.catalog.is_taken(&new)? {
             return Err(taken(&new));
         }
+        self.check_free_of_type(&new)?;
         self.move_table(new, change)
     }
 
@@ -152,4 +156,26 @@ pub(super) fn with_name(condition: &str, old: &str, new: &str) -> String {
     let tokens = tokens(condition);
     let word = |at: usize| if is_column(&tokens, at, old) { quoted(new) } else { tokens[at].to_string() };
     (0..tokens.len()).map(word).collect()
+}
+
+/// Whether a text names a type: behind a cast, or in front of a literal.
+pub(super) fn names_type(text: &str, name: &str) -> bool {
+    let tokens = tokens(text);
+    let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    (0..tokens.len()).any(|at| {
+        let is_qualified = at > 1 && *tokens[at - 1] == Token::Period;
+        let before = if is_qualified { at.checked_sub(3) } else { at.checked_sub(1) };
+        let is_cast = match before.map(|before| tokens[before]) {
+            Some(Token::DoubleColon) => true,
+            Some(Token::Word(word)) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("as"),
+            _ => false,
+        };
+        let is_literal = matches!(tokens.get(at + 1), Some(Token::SingleQuotedString(_)));
+        is_name(tokens[at], name) && (is_cast || is_literal)
+    })
+}
+
+/// Whether a text has this literal.
+pub(super) fn says(text: &str, literal: &str) -> bool {
+    tokens(text).iter().any(|token| matches!(token, Token::SingleQuotedString(own) if own == literal))
 }

@@ -105,6 +105,7 @@ impl Binder<'_> {
                 Object::Sequence(sequence) => {
                     self.drop_sequence(sequence, &keys, (cascade, &mut details), &mut definition)?;
                 }
+                Object::Enum(of) => self.drop_type(of, (cascade, &mut details), &mut definition)?,
                 _ => definition.set_object(&name, None),
             }
         }
@@ -128,6 +129,7 @@ impl Binder<'_> {
                 Object::View(view) => ((1, 0), view.name.clone()),
                 Object::Sequence(sequence) => ((2, 0), sequence.name.clone()),
                 Object::Procedure(procedure) => ((3, 0), procedure.name.clone()),
+                Object::Enum(of) => ((4, 0), of.name.clone()),
                 Object::Schema(_) | Object::Role(_) | Object::Shared(_) => continue,
             };
             if !schemas.iter().any(|schema| schema == name.schema()) {
@@ -139,6 +141,7 @@ impl Binder<'_> {
                 Object::View(_) => (name, Some(format!("view {shown}"))),
                 Object::Sequence(sequence) if sequence.definition.owner.is_some() => (name, None),
                 Object::Sequence(_) => (name, Some(format!("sequence {shown}"))),
+                Object::Enum(of) => (crate::enums::key(&name), Some(format!("type {}", of.of()?.name()))),
                 Object::Procedure(of) => {
                     let types = of.signature();
                     let types = types.split_once('(').map_or("", |(_, types)| types);

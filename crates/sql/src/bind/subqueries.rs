@@ -23,6 +23,7 @@ impl Binder<'_> {
         let refused = match self.place {
             "DEFAULT expressions" => Some("DEFAULT expression"),
             "check constraints" => Some("check constraint"),
+            super::generated::PLACE => Some("column generation expression"),
             _ => None,
         };
         if let Some(place) = refused {

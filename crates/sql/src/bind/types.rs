@@ -1,12 +1,42 @@
 //! The types that statements name.
 
-use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo};
 
+use super::{Recorded, Written};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Bound, ColumnType, Type};
 
-/// The type of this name.
+/// The type of this name, which is no enum.
 pub(crate) fn column_type(of: &DataType) -> Result<ColumnType, SqlError> {
+    named_type(of, &|_| Ok(None))
+}
+
+/// What finds the type that a definition has given a name.
+type Find<'f> = &'f dyn Fn(&Written) -> Result<Option<Type>, SqlError>;
+
+impl Recorded<'_> {
+    /// The type of this name.
+    pub(crate) fn column_type(&self, of: &DataType) -> Result<ColumnType, SqlError> {
+        named_type(of, &|written| {
+            self.check_schema(written)?;
+            Ok(self.written_enum(written)?.map(Type::Enum))
+        })
+    }
+}
+
+/// The name that a column has which is cast to this type.
+pub(super) fn name_of(of: &DataType) -> Option<String> {
+    match (column_type(of), of) {
+        (Ok(of), _) => Some(of.base.internal_name().to_owned()),
+        (_, DataType::Custom(name, _)) => Written::of(name).ok().map(|written| written.name),
+        (_, DataType::Array(ArrayElemTypeDef::SquareBracket(of, _) | ArrayElemTypeDef::Qualified(of, _))) => {
+            name_of(of)
+        }
+        _ => None,
+    }
+}
+
+fn named_type(of: &DataType, find: Find<'_>) -> Result<ColumnType, SqlError> {
     let plain = |of: Type| Ok(ColumnType::from(of));
     match of {
         DataType::Bool | DataType::Boolean => plain(Type::Bool),
@@ -29,31 +59,45 @@ pub(crate) fn column_type(of: &DataType) -> Result<ColumnType, SqlError> {
         DataType::Char(length) | DataType::Character(length) => text(Type::Bpchar, length.as_ref(), Some(1)),
         DataType::Bytea => plain(Type::Bytea),
         DataType::Date => plain(Type::Date),
-        DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => plain(Type::Time),
-        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => plain(Type::Timestamp),
-        DataType::Timestamp(_, _) => plain(Type::Timestamptz),
-        DataType::Interval { fields: None, precision: None } => plain(Type::Interval),
+        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Ok(seconds(Type::Time, *digits)),
+        DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Ok(seconds(Type::Timestamp, *digits))
+        }
+        DataType::Timestamp(digits, _) => Ok(seconds(Type::Timestamptz, *digits)),
+        DataType::Interval { fields: None, precision } => Ok(seconds(Type::Interval, *precision)),
         DataType::Uuid => plain(Type::Uuid),
         DataType::Regclass => plain(Type::Regclass),
         DataType::JSON => plain(Type::Json),
         DataType::JSONB => plain(Type::Jsonb),
         DataType::Array(ArrayElemTypeDef::SquareBracket(of, _) | ArrayElemTypeDef::Qualified(of, _)) => {
-            let of = column_type(of)?;
+            let of = named_type(of, find)?;
             let base = if of.base.element().is_some() { Some(of.base) } else { of.base.array() };
             let base = base.ok_or_else(|| SqlError::unsupported(format!("an array of {of}")))?;
             Ok(ColumnType { base, bound: of.bound })
         }
-        DataType::Custom(name, modifiers) if modifiers.is_empty() => {
-            let is_quoted = matches!(&name.0[..], [one] if one.as_ident().is_some_and(|it| it.quote_style.is_some()));
-            let name = super::calls::function_name(name)?;
-            if is_quoted && name == "char" {
-                return plain(Type::Text);
-            }
-            let known = Type::by_name(&name).map(ColumnType::from);
-            known.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")))
-        }
+        DataType::Custom(name, modifiers) if modifiers.is_empty() => custom(name, find),
         other => Err(SqlError::unsupported(format!("the type {other}"))),
     }
+}
+
+/// A type that has no word of its own in statements.
+fn custom(name: &ObjectName, find: Find<'_>) -> Result<ColumnType, SqlError> {
+    let is_quoted = matches!(&name.0[..], [one] if one.as_ident().is_some_and(|it| it.quote_style.is_some()));
+    let written = Written::of(name)?;
+    if is_quoted && written.name == "char" {
+        return Ok(Type::Text.into());
+    }
+    let is_of_system = matches!(written.schema.as_deref(), None | Some("public" | "pg_catalog"));
+    if let Some(known) = Type::by_name(&written.name).filter(|_| is_of_system) {
+        return Ok(known.into());
+    }
+    let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{written}\" does not exist"));
+    find(&written)?.map(ColumnType::from).ok_or_else(missing)
+}
+
+/// A type with so many digits of a second, six at most: it has no more.
+pub(super) fn seconds(base: Type, digits: Option<u64>) -> ColumnType {
+    ColumnType { base, bound: digits.map_or(Bound::None, |digits| Bound::Seconds(digits.min(6) as u32)) }
 }
 
 fn invalid(message: &str) -> SqlError {

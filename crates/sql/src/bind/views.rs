@@ -12,6 +12,7 @@ use crate::error::{SqlError, SqlState};
 use crate::names::Name;
 use crate::roles::Access;
 use crate::statement::{Definition, NewObject};
+use crate::types::ColumnType;
 
 impl Binder<'_> {
     /// The rows of a view. Nothing around it is seen from inside.
@@ -63,6 +64,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));
         }
         let old = self.replaced_view(&name, create.or_replace)?;
+        self.check_free_of_type(&name)?;
         super::check_reads_only(&create.query, "views")?;
         self.catalog.named.borrow_mut().clear();
         // Its query is bound as if it were within the view, so that it is not made of itself.
@@ -77,22 +79,16 @@ impl Binder<'_> {
         if let Some(temporary) = about.iter().find(|it| it.is_temporary()) {
             return Err(SqlError::unsupported(format!("a view about the temporary table {temporary}")));
         }
-        let types = bound.columns.iter().map(|column| column.of).collect();
-        let mut columns: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
-        if create.columns.len() > columns.len() {
-            let message = "CREATE VIEW specifies more column names than columns";
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        }
-        columns.iter_mut().zip(&create.columns).for_each(|(column, new)| *column = folded(&new.name));
-        if let Some(twice) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name)) {
-            let message = format!("column \"{}\" specified more than once", twice.1);
-            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
-        }
+        let types: Vec<_> = bound.columns.iter().map(|column| column.of).collect();
+        let own: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
+        let mut query = create.query.clone();
+        super::view_columns::with_columns(&mut query, &own);
+        let columns = named(own, create)?;
         let mut definition = Definition::new("CREATE VIEW");
         let (mut views, mut access, mut column_grants) = (Vec::new(), Access::default(), BTreeMap::new());
         let (mut comment, mut column_comments) = (None, BTreeMap::new());
         if let Some(old) = old {
-            check_columns(&old.columns, &columns)?;
+            check_columns((&old.columns, &old.types), (&columns, &types))?;
             self.forget_view(&old, &[], &mut definition)?;
             views.clone_from(&old.views);
             (access, column_grants) = (old.access.clone(), old.column_grants.clone());
@@ -105,7 +101,7 @@ impl Binder<'_> {
                 }
             })?;
         }
-        let query = create.query.to_string();
+        let query = query.to_string();
         let path = self.catalog.path.schemas.clone();
         let view = View {
             name: name.clone(),
@@ -202,21 +198,41 @@ impl Binder<'_> {
     }
 }
 
+/// The names of a view's columns: those of its query, but for those that are given.
+fn named(mut columns: Vec<String>, create: &ast::CreateView) -> Result<Vec<String>, SqlError> {
+    if create.columns.len() > columns.len() {
+        let message = "CREATE VIEW specifies more column names than columns";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    columns.iter_mut().zip(&create.columns).for_each(|(column, new)| *column = folded(&new.name));
+    if let Some(twice) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name)) {
+        let message = format!("column \"{}\" specified more than once", twice.1);
+        return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+    }
+    Ok(columns)
+}
+
 fn recursive(name: &Name) -> SqlError {
     let message = format!("infinite recursion detected in rules for relation \"{name}\"");
     SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
 }
 
 /// A view that is replaced keeps its columns, and may get more.
-fn check_columns(old: &[String], new: &[String]) -> Result<(), SqlError> {
+fn check_columns(
+    (old, old_types): (&[String], &[ColumnType]),
+    (new, types): (&[String], &[ColumnType]),
+) -> Result<(), SqlError> {
+    let refused = |message: String| Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     if new.len() < old.len() {
-        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, "cannot drop columns from view"));
+        return refused("cannot drop columns from view".to_owned());
     }
-    match old.iter().zip(new).find(|(old, new)| old != new) {
+    if let Some((old, new)) = old.iter().zip(new).find(|(old, new)| old != new) {
+        return refused(format!("cannot change name of view column \"{old}\" to \"{new}\""));
+    }
+    match new.iter().zip(old_types.iter().zip(types)).find(|(_, (old, new))| old != new) {
         None => Ok(()),
-        Some((old, new)) => {
-            let message = format!("cannot change name of view column \"{old}\" to \"{new}\"");
-            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
+        Some((name, (old, new))) => {
+            refused(format!("cannot change data type of view column \"{name}\" from {old} to {new}"))
         }
     }
 }

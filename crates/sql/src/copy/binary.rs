@@ -190,7 +190,8 @@ fn value<'a>(of: Type, rest: &mut Rest<'_>, arena: &'a Bump) -> Result<Datum<'a>
         }
         Type::Uuid => Datum::Uuid(rest.array()?),
         Type::Array(element) => array(element.get(), rest, arena)?,
-        Type::Void | Type::AnyArray | Type::AnyElement => return Err(incorrect()),
+        Type::Enum(of) => Datum::Int(of.code(text(rest)?)?),
+        Type::Void | Type::AnyArray | Type::AnyElement | Type::AnyEnum => return Err(incorrect()),
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
             Datum::Int((rest.int4()? as u32).into())
         }
@@ -339,6 +340,7 @@ fn write_value(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
         (Datum::Bool(value), _) => out.push(value.into()),
         (Datum::Int(value), Type::Int2) => out.extend_from_slice(&(value as i16).to_be_bytes()),
         (Datum::Int(value), Type::Int8) => out.extend_from_slice(&value.to_be_bytes()),
+        (Datum::Int(value), Type::Enum(of)) => out.extend_from_slice(of.label(value).unwrap_or_default().as_bytes()),
         // `integer` and object ids have 32 bits.
         (Datum::Int(value), _) => out.extend_from_slice(&(value as u32).to_be_bytes()),
         (Datum::Float(value), Type::Float4) => out.extend_from_slice(&(value as f32).to_be_bytes()),

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use polychron_engine::Protocol;
+use polychron_engine::{Protocol, limits};
 
 use super::decoder::{Batch, Decoder, Progress};
 use super::{Copy, CopyShape};
@@ -12,10 +12,12 @@ use crate::control::Modes;
 use crate::datum::OwnedDatum;
 use crate::error::{SqlError, SqlState};
 use crate::interrupts::Running;
+use crate::outcome::Outcome;
 use crate::parse::{self, Command};
 use crate::plan::{Node, Plan};
 use crate::session::Then;
 use crate::statement::Action;
+use crate::texts::TextClient;
 use crate::watch::Begun;
 
 /// How much of what the client gives is looked at in one go.
@@ -28,21 +30,26 @@ const PIECE: usize = 64 << 10;
 #[must_use = "nothing is copied before it is finished"]
 pub struct CopyIn<'c, P: Protocol> {
     connection: &'c mut Connection<P>,
-    plan: Arc<Plan>,
-    decoder: Decoder,
-    /// Rows that are inserted.
-    count: u64,
+    loading: Loading,
     /// Whether it has failed or is finished, so that nothing is left to be given up.
     has_ended: bool,
     running: Option<Running>,
     begun: Begun,
+}
+
+/// The statement that a COPY FROM is: bytes become rows, which a connection inserts.
+struct Loading {
+    plan: Arc<Plan>,
+    decoder: Decoder,
+    /// Rows that are inserted.
+    count: u64,
     /// The batches of a planned transaction, which inserts all of them when it runs. Their values have gone there.
     gathered: Vec<Batch>,
 }
 
 impl<P: Protocol> std::fmt::Debug for CopyIn<'_, P> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("CopyIn").field("count", &self.count).finish_non_exhaustive()
+        out.debug_struct("CopyIn").field("count", &self.loading.count).finish_non_exhaustive()
     }
 }
 
@@ -55,25 +62,45 @@ impl<P: Protocol> Connection<P> {
         self.session.check_thread()?;
         let counted = self.begin_counted(text)?;
         let running = self.begin_statement();
-        let begun = Running::hold(running.as_ref(), || self.wake(text).map(|()| self.begin_copy(text)));
-        let begun = begun.and_then(|begun| begun).map_err(|error| self.fail(error));
+        let begun = Running::hold(running.as_ref(), || {
+            self.wake(text)?;
+            self.begin_copy(copy_of(text, true)?)
+        });
+        let begun = begun.map_err(|error| self.fail(error));
         if let Err(error) = &begun {
             self.end_counted(counted, Err(error));
             self.finish_definitions();
             self.session.rest();
         }
-        let (plan, decoder) = begun?;
+        let loading = begun?;
         self.is_copying = true;
-        Ok(CopyIn {
-            connection: self,
-            plan,
-            decoder,
-            count: 0,
-            has_ended: false,
-            running,
-            begun: counted,
-            gathered: Vec::new(),
-        })
+        Ok(CopyIn { connection: self, loading, has_ended: false, running, begun: counted })
+    }
+
+    /// Runs a COPY FROM among other statements of a text, whose transaction is open.
+    pub(crate) fn copy_in_text(&mut self, copy: &Copy, client: &mut dyn TextClient) -> Result<Outcome, SqlError> {
+        let mut loading = self.begin_copy(copy.clone()).map_err(|error| self.fail(error))?;
+        // A client that panics leaves the transaction without it.
+        self.is_copying = true;
+        let mut failed = None;
+        let sent = client.send(loading.decoder.shape(), &mut |bytes| {
+            if let Some(error) = &failed {
+                return Err(SqlError::clone(error));
+            }
+            let taken = bytes.chunks(PIECE).try_for_each(|piece| {
+                limits::check().map_err(SqlError::of_engine)?;
+                loading.add(piece, self)
+            });
+            taken.inspect_err(|error| failed = Some(error.clone()))
+        });
+        let ended = failed.map_or(sent, Err).and_then(|()| loading.end(self));
+        self.is_copying = false;
+        if let Err(error) = ended {
+            self.session.drawn().take_postponed();
+            return Err(self.fail(error));
+        }
+        let count = loading.count;
+        Ok(Outcome { count, ..Outcome::tagged(format!("COPY {count}")) })
     }
 
     /// A COPY that was leaked, or has panicked, has failed: nothing of it remains.
@@ -97,8 +124,8 @@ impl<P: Protocol> Connection<P> {
         error
     }
 
-    fn begin_copy(&mut self, text: &str) -> Result<(Arc<Plan>, Decoder), SqlError> {
-        let Copy { statement, table, options, .. } = copy_of(text, true)?;
+    fn begin_copy(&mut self, copy: Copy) -> Result<Loading, SqlError> {
+        let Copy { statement, table, options, .. } = copy;
         self.check_not_failed()?;
         let (bound, _) = self.bind_to_tables(&statement, &[])?;
         let Action::Run(plan) = bound.action else { return Err(SqlError::internal("a COPY has no plan")) };
@@ -108,7 +135,8 @@ impl<P: Protocol> Connection<P> {
         self.session.begin(Modes::default(), false)?;
         self.session.drawn().take_postponed();
         let now = self.session.now().unwrap_or_default();
-        Ok((Arc::new(plan), decoder.with_time(self.zone.clone(), now)))
+        let decoder = decoder.with_time(self.zone.clone(), now);
+        Ok(Loading { plan: Arc::new(plan), decoder, count: 0, gathered: Vec::new() })
     }
 }
 
@@ -142,7 +170,7 @@ fn columns_of(plan: &Plan) -> Result<(Vec<String>, Vec<super::decoder::Column>),
 impl<P: Protocol> CopyIn<'_, P> {
     /// How its data look.
     pub fn shape(&self) -> CopyShape {
-        self.decoder.shape()
+        self.loading.decoder.shape()
     }
 
     /// Takes more bytes of the data, which may end anywhere.
@@ -155,8 +183,7 @@ impl<P: Protocol> CopyIn<'_, P> {
         let taken = Running::hold(running.as_ref(), || {
             bytes.chunks(PIECE).try_for_each(|piece| {
                 Running::check(running.as_ref())?;
-                self.decoder.add(piece);
-                self.advance(false)
+                self.loading.add(piece, self.connection)
             })
         });
         self.running = running;
@@ -179,8 +206,8 @@ impl<P: Protocol> CopyIn<'_, P> {
                 (self.has_ended, self.connection.is_copying) = (true, false);
                 self.connection.finish_definitions();
                 self.connection.session.rest();
-                self.connection.end_counted(self.begun, Ok(self.count));
-                Ok(self.count)
+                self.connection.end_counted(self.begun, Ok(self.loading.count));
+                Ok(self.loading.count)
             }
             Err(error) => Err(self.fail(error)),
         }
@@ -206,57 +233,83 @@ impl<P: Protocol> CopyIn<'_, P> {
     }
 
     fn end(&mut self) -> Result<(), SqlError> {
-        self.advance(true)?;
-        self.insert()?;
-        if self.connection.session.is_planned() {
-            return self.run_gathered(None);
-        }
-        self.connection.session.check_postponed(&self.connection.zone)?;
-        if self.connection.session.is_explicit() || self.connection.is_pipelined {
+        self.loading.end(self.connection)?;
+        let connection = &mut *self.connection;
+        if connection.session.is_planned() || connection.session.is_explicit() || connection.is_pipelined {
             return Ok(());
         }
-        self.connection.commit().map(|_| ())
+        connection.commit().map(|_| ())
+    }
+
+    /// The copy has failed.
+    fn fail(&mut self, error: SqlError) -> SqlError {
+        if self.has_ended {
+            return error;
+        }
+        self.has_ended = true;
+        self.running = None;
+        let error = self.connection.end_copy(error);
+        self.connection.end_counted(self.begun, Err(&error));
+        error
+    }
+}
+
+impl Loading {
+    /// Takes more bytes of the data, and inserts the batches that are complete.
+    fn add<P: Protocol>(&mut self, bytes: &[u8], connection: &mut Connection<P>) -> Result<(), SqlError> {
+        self.decoder.add(bytes);
+        self.advance(false, connection)
+    }
+
+    /// The data are complete.
+    fn end<P: Protocol>(&mut self, connection: &mut Connection<P>) -> Result<(), SqlError> {
+        self.advance(true, connection)?;
+        self.insert(connection)?;
+        if connection.session.is_planned() {
+            return self.run_gathered(None, connection);
+        }
+        connection.session.check_postponed(&connection.zone)
     }
 
     /// Inserts what is complete.
-    fn advance(&mut self, is_last: bool) -> Result<(), SqlError> {
+    fn advance<P: Protocol>(&mut self, is_last: bool, connection: &mut Connection<P>) -> Result<(), SqlError> {
         loop {
             match self.decoder.decode(is_last) {
                 Ok(Progress::Waits) => return Ok(()),
-                Ok(Progress::IsFull) => self.insert()?,
-                Err(error) => return Err(self.first_error(error)),
+                Ok(Progress::IsFull) => self.insert(connection)?,
+                Err(error) => return Err(self.first_error(error, connection)),
             }
         }
     }
 
     /// The error of rows in front of one that cannot be read, if that comes first in PostgreSQL: rows are checked as they come, but keys are looked at in batches.
-    fn first_error(&mut self, error: SqlError) -> SqlError {
+    fn first_error<P: Protocol>(&mut self, error: SqlError, connection: &mut Connection<P>) -> SqlError {
         let checks = [SqlState::CHECK_VIOLATION, SqlState::NOT_NULL_VIOLATION];
-        if self.connection.session.is_planned() {
-            let inserted = self.insert();
-            return inserted.and_then(|()| self.run_gathered(Some(&error))).err().unwrap_or(error);
+        if connection.session.is_planned() {
+            let inserted = self.insert(connection);
+            return inserted.and_then(|()| self.run_gathered(Some(&error), connection)).err().unwrap_or(error);
         }
-        match self.insert() {
+        match self.insert(connection) {
             Err(earlier) if checks.contains(&earlier.state()) => earlier,
             _ => error,
         }
     }
 
     /// Inserts the rows of the batch.
-    fn insert(&mut self) -> Result<(), SqlError> {
+    fn insert<P: Protocol>(&mut self, connection: &mut Connection<P>) -> Result<(), SqlError> {
         if self.decoder.batch.is_empty() {
             return Ok(());
         }
         let values: Vec<_> = self.decoder.batch.values.iter().map(OwnedDatum::get).collect();
-        if self.connection.session.is_planned() {
-            self.connection.session.put((&self.plan, &values), Then::Answer, &self.connection.zone)?;
+        if connection.session.is_planned() {
+            connection.session.put((&self.plan, &values), Then::Answer, &connection.zone)?;
             drop(values);
             let mut batch = std::mem::take(&mut self.decoder.batch);
             batch.values = Vec::new();
             self.gathered.push(batch);
             return Ok(());
         }
-        let inserted = self.connection.session.run((&self.plan, &values), &self.connection.zone);
+        let inserted = connection.session.run((&self.plan, &values), &connection.zone);
         drop(values);
         let inserted = inserted.map_err(|error| self.decoder.in_batch(error));
         self.decoder.batch.clear();
@@ -266,8 +319,11 @@ impl<P: Protocol> CopyIn<'_, P> {
 
     /// Inserts the rows of all batches as one transaction, which fails with `last` if there is one. Its error is of a row in front of that, if such a one comes first
     /// in PostgreSQL.
-    fn run_gathered(&mut self, last: Option<&SqlError>) -> Result<(), SqlError> {
-        let connection = &mut *self.connection;
+    fn run_gathered<P: Protocol>(
+        &mut self,
+        last: Option<&SqlError>,
+        connection: &mut Connection<P>,
+    ) -> Result<(), SqlError> {
         let (ended, ran) = connection.session.commit_gathered(last, &connection.zone);
         self.count = ran.outcomes.iter().map(|outcome| outcome.count).sum();
         let Err(error) = ended else { return Ok(()) };
@@ -281,18 +337,6 @@ impl<P: Protocol> CopyIn<'_, P> {
             }
             _ => Err(error),
         }
-    }
-
-    /// The copy has failed.
-    fn fail(&mut self, error: SqlError) -> SqlError {
-        if self.has_ended {
-            return error;
-        }
-        self.has_ended = true;
-        self.running = None;
-        let error = self.connection.end_copy(error);
-        self.connection.end_counted(self.begun, Err(&error));
-        error
     }
 }
 

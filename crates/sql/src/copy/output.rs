@@ -1,5 +1,6 @@
 //! COPY TO: the rows of a query as bytes, which go to the client while the query runs.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
@@ -14,9 +15,11 @@ use crate::control::Modes;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::interrupts::Running;
+use crate::outcome::Outcome;
 use crate::plan::{Node, OutputColumn, Plan};
 use crate::statement::Action;
 use crate::text::{self, Zone};
+use crate::texts::TextClient;
 use crate::types::Type;
 
 /// What is held back before it is given to the client. Until then the query can be run again.
@@ -153,6 +156,19 @@ impl<P: Protocol> Drop for Copying<'_, P> {
     }
 }
 
+/// Rows for the client of a text, one with each call.
+struct RowsOf<'r, 'c>(&'r RefCell<&'c mut dyn TextClient>);
+
+impl io::Write for RowsOf<'_, '_> {
+    fn write(&mut self, row: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().row(row).map(|()| row.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What is told how the data look.
 type Begun<'b> = Option<&'b mut dyn FnMut(CopyShape)>;
 
@@ -186,20 +202,32 @@ impl<P: Protocol> Connection<P> {
         let running = self.begin_statement();
         let copying = Copying(self);
         copying.0.is_copying = true;
-        let ended =
-            Running::hold(running.as_ref(), || copying.0.wake(text).map(|()| copying.0.run_copy_out(text, out, begun)));
+        let ended = Running::hold(running.as_ref(), || {
+            copying.0.wake(text)?;
+            copying.0.run_copy_out(copy_of(text, false)?, out, begun)
+        });
         copying.0.is_copying = false;
         drop(copying);
         drop(running);
-        let ended = ended.and_then(|ended| ended).map_err(|error| self.fail(error));
+        let ended = ended.map_err(|error| self.fail(error));
         self.end_counted(counted, ended.as_ref().map(|rows| *rows));
         self.finish_definitions();
         self.session.rest();
         ended
     }
 
-    fn run_copy_out(&mut self, text: &str, out: &mut dyn io::Write, begun: Begun<'_>) -> Result<u64, SqlError> {
-        let Copy { statement, table, options, .. } = copy_of(text, false)?;
+    /// Runs a COPY TO among other statements of a text, whose transaction is open.
+    pub(crate) fn copy_out_of_text(&mut self, copy: &Copy, client: &mut dyn TextClient) -> Result<Outcome, SqlError> {
+        let client = RefCell::new(client);
+        let mut begun = |shape| client.borrow_mut().begin_rows(shape);
+        let copied = self.run_copy_out(copy.clone(), &mut RowsOf(&client), Some(&mut begun));
+        let count = copied.map_err(|error| self.fail(error))?;
+        client.into_inner().end_rows();
+        Ok(Outcome { count, ..Outcome::tagged(format!("COPY {count}")) })
+    }
+
+    fn run_copy_out(&mut self, copy: Copy, out: &mut dyn io::Write, begun: Begun<'_>) -> Result<u64, SqlError> {
+        let Copy { statement, table, options, .. } = copy;
         self.check_not_failed()?;
         let (bound, _) = self.bind_to_tables(&statement, &[])?;
         let Action::Run(plan) = bound.action else { return Err(SqlError::unsupported("COPY of this statement")) };

@@ -24,7 +24,8 @@ fn deletes_more(keys: &ForeignKeys, table: &Table) -> bool {
 fn updates_more(keys: &ForeignKeys, table: &Table, set: &[usize]) -> bool {
     let keys = keys.tables.get(&table.id);
     keys.is_some_and(|keys| {
-        let meets = |parents: &[usize]| parents.iter().any(|column| set.contains(column));
+        let is_met = |column: &usize| set.contains(column) || table.columns[*column].is_derived();
+        let meets = |parents: &[usize]| parents.iter().any(is_met);
         keys.children.iter().any(|link| acts(link.key.on_update) && meets(&link.parents))
     })
 }
@@ -32,7 +33,7 @@ fn updates_more(keys: &ForeignKeys, table: &Table, set: &[usize]) -> bool {
 /// How an update of these columns touches a row. `None`: it puts the row under another key.
 fn access_of(table: &Table, set: &[usize]) -> Option<Access> {
     // What a computed column looks at is not asked.
-    let is_met = |column: &usize| set.contains(column) || table.columns[*column].computed.is_some();
+    let is_met = |column: &usize| set.contains(column) || table.columns[*column].is_derived();
     let meets = |columns: &[usize]| columns.iter().any(is_met);
     if meets(&table.primary().columns) {
         return None;
@@ -41,9 +42,9 @@ fn access_of(table: &Table, set: &[usize]) -> Option<Access> {
     Some(if changes_entries { Access::Write } else { Access::Update })
 }
 
-/// Whether a primary key has bytes that are computed of other columns.
+/// Whether a primary key has values that follow from those of other columns.
 fn has_computed_key(table: &Table) -> bool {
-    table.primary().columns.iter().any(|column| table.columns[*column].computed.is_some())
+    table.primary().columns.iter().any(|column| table.columns[*column].is_derived())
 }
 
 /// The scan of the table that a statement changes: what it joins with is on the right side.

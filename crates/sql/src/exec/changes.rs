@@ -13,6 +13,7 @@ use super::scans::{is_point, point_key, values as scan_values};
 use super::{Exec, Failure, Flow, Sink, futures, projected, run};
 use crate::catalog::{Column, Table};
 use crate::codec::to_stored;
+use crate::computed::Rule;
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
@@ -94,7 +95,13 @@ fn insert<'p, 'a>(
     context: &Context<'a>,
     out: &mut Sink<'_>,
 ) -> Result<(u64, Notes<'p, 'a>), Failure> {
-    let (mut notes, rows) = (Notes::new(keys), gathered(source, exec, context, context.arena)?);
+    let (mut notes, mut rows) = (Notes::new(keys), gathered(source, exec, context, context.arena)?);
+    if !target.table.generated()?.is_empty() {
+        for (at, row) in rows.iter_mut().enumerate() {
+            let whole = with_generated(target.table, row, exec, context, context.arena);
+            *row = whole.map_err(|failure| failure.at_row(at))?;
+        }
+    }
     if keys.is_copy {
         // As PostgreSQL has it: no key is looked at before all rows of a batch are checked.
         for (at, row) in rows.iter().enumerate() {
@@ -158,6 +165,7 @@ fn insert_rows<'a>(
         if matches!(on_conflict, OnConflict::Update(_)) {
             written.insert(key_of(table, row, &mut KeyScratch::new(), context.arena)?.to_vec());
         }
+        exec.note_written(table, row, context)?;
         count += 1;
         answered(target.returning, row, exec, context, out)?;
         exec.give_arena(passing);
@@ -195,7 +203,9 @@ fn update_existing<'a>(
     {
         return Ok(None);
     }
-    if written.contains(key_of(target.table, old, &mut KeyScratch::new(), &arena)?) {
+    let mut scratch = KeyScratch::new();
+    let key = key_of(target.table, old, &mut scratch, &arena)?;
+    if written.contains(key) || exec.has_written(target.table, key) {
         let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
         let hint =
             "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
@@ -231,7 +241,7 @@ fn update<'p, 'a>(
         && is_only
         && let Some(values) = columns.get(width..).filter(|values| values.len() == set.len())
         && !is_of_key(target.table, set)
-        && target.table.primary().columns.iter().all(|&at| target.table.columns[at].computed.is_none())
+        && target.table.primary().columns.iter().all(|&at| !target.table.columns[at].is_derived())
     {
         return Ok((update_alone(target, (scan, values), set, exec, context, out)?, Notes::new(keys)));
     }
@@ -244,6 +254,9 @@ fn update<'p, 'a>(
         }
         let (values, beside) = values.split_at(set.len());
         let new = change(target, old, (set, values), exec, context)?;
+        if is_of_key(target.table, set) {
+            exec.note_written(target.table, new, context)?;
+        }
         notes.updated(target.table, (old, new), exec)?;
         count += 1;
         if beside.is_empty() {
@@ -311,20 +324,17 @@ fn update_alone(
             values.push(value.eval(&own, context)?.within(arena));
         }
         set.iter().zip(&values).for_each(|(&column, value)| own[column] = *value);
+        let mut derived = bumpalo::collections::Vec::new_in(arena);
+        derive(table.generated()?, &mut own, &mut derived, (context, arena))?;
         target.check(&own, exec, context)?;
-        let mut computed = bumpalo::collections::Vec::new_in(arena);
-        for rule in table.rules()? {
-            let value = rule.value.eval(&own, context)?.within(arena);
-            own[rule.column] = value;
-            computed.push((rule.column, value));
-        }
+        derive(table.rules()?, &mut own, &mut derived, (context, arena))?;
         if keeps_row {
             let mut kept = bumpalo::collections::Vec::with_capacity_in(own.len(), arena);
             kept.extend(own.iter().map(|value| value.within(arena)));
             new = Some(kept.into_bump_slice());
         }
         drop(own);
-        for (column, value) in set.iter().copied().zip(values).chain(computed) {
+        for (column, value) in set.iter().copied().zip(values).chain(derived) {
             let value = value_of(table, column, value, arena)?;
             set_value_ref(row, &table.layout, column, value).map_err(Error::from)?;
         }
@@ -336,6 +346,21 @@ fn update_alone(
         answered(target.returning, row, exec, context, out)?;
     }
     Ok(found.into())
+}
+
+/// Sets columns of a row that follow from others, and notes what they are.
+fn derive<'r, 'a: 'r>(
+    rules: &[Rule],
+    row: &mut [Datum<'r>],
+    derived: &mut bumpalo::collections::Vec<'a, (usize, Datum<'a>)>,
+    (context, arena): (&Context<'_>, &'a Bump),
+) -> Result<(), Failure> {
+    for rule in rules {
+        let value = rule.value.eval(row, context)?.within(arena);
+        row[rule.column] = value;
+        derived.push((rule.column, value));
+    }
+    Ok(())
 }
 
 /// The error of an update that a unique index may have refused.
@@ -358,11 +383,11 @@ pub(super) fn change<'a>(
     let key = key_of(table, old, &mut scratch, context.arena)?;
     let row = context.arena.alloc_slice_copy(old);
     set.iter().zip(values).for_each(|(&column, value)| row[column] = *value);
-    let row = &*row;
+    let row = with_generated(table, row, exec, context, context.arena)?;
     target.check(row, exec, context)?;
     let row = with_computed(table, row, exec, context, context.arena)?;
     let mut changed = bumpalo::collections::Vec::from_iter_in(set.iter().copied(), context.arena);
-    for rule in table.rules()? {
+    for rule in table.generated()?.iter().chain(table.rules()?) {
         let is_same = old[rule.column].compare(row[rule.column]).is_eq();
         changed.extend((!is_same).then_some(rule.column));
     }
@@ -448,7 +473,27 @@ pub(super) fn with_computed<'a>(
     context: &Context<'_>,
     arena: &'a Bump,
 ) -> Result<Row<'a>, Failure> {
-    let rules = table.rules()?;
+    with_rules(table.rules()?, row, exec, context, arena)
+}
+
+/// The same of generated columns, which come first: CHECKs look at them.
+pub(super) fn with_generated<'a>(
+    table: &Table,
+    row: Row<'a>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    arena: &'a Bump,
+) -> Result<Row<'a>, Failure> {
+    with_rules(table.generated()?, row, exec, context, arena)
+}
+
+fn with_rules<'a>(
+    rules: &[Rule],
+    row: Row<'a>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    arena: &'a Bump,
+) -> Result<Row<'a>, Failure> {
     if rules.is_empty() {
         return Ok(row);
     }

@@ -6,7 +6,9 @@ use hashbrown::HashSet;
 use polychron_engine::Insertion;
 use polychron_schema::KeyScratch;
 
-use super::changes::{Row, Target, change, changed, duplicate, gathered, insert_row, key_of, with_computed};
+use super::changes::{
+    Row, Target, change, changed, duplicate, gathered, insert_row, key_of, with_computed, with_generated,
+};
 use super::foreign_keys::Notes;
 use super::{Exec, Failure, Flow, Rows, Sink, executed, owned, run};
 use crate::catalog::Table;
@@ -32,6 +34,23 @@ impl Exec<'_> {
         self.take(key.len() + size_of::<Vec<u8>>())?;
         let mut changed = self.shared.results().changed.borrow_mut();
         Ok(changed.as_mut().is_none_or(|changed| changed.insert((table.id, key.to_vec()))))
+    }
+
+    /// A part of a statement has written this row, which other parts then do not change.
+    pub(super) fn note_written(
+        &self,
+        table: &Table,
+        row: &[crate::datum::Datum<'_>],
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        self.is_unchanged(table, row, context).map(drop)
+    }
+
+    /// Whether a part of a statement has written the row of this key.
+    pub(super) fn has_written(&self, table: &Table, key: &[u8]) -> bool {
+        let Some(results) = self.shared.results.get() else { return false };
+        let changed = results.changed.borrow();
+        changed.as_ref().is_some_and(|changed| changed.contains(&(table.id, key.to_vec())))
     }
 
     /// Whether the statement has changes in its WITH.
@@ -129,6 +148,7 @@ pub(super) fn merge<'p, 'a>(
             MergeAction::Nothing => continue,
             MergeAction::Insert(values) => {
                 let new = values_over(values, beside, exec, context)?;
+                let new = with_generated(table, new, exec, context, context.arena)?;
                 target.check(new, exec, context)?;
                 let new = with_computed(table, new, exec, context, context.arena)?;
                 if let Insertion::Duplicate(index) = insert_row(table, new, exec)? {

@@ -107,6 +107,10 @@ pub(super) fn of_update<'p>(
         (table.layout.columns()[column].column_type, table.columns[column].of.base),
         (ColumnType::I16, Type::Int2) | (ColumnType::I32, Type::Int4) | (ColumnType::I64, Type::Int8)
     );
+    // What follows from a column is not known before the column is.
+    if table.columns.iter().any(|column| column.generated.is_some()) {
+        return None;
+    }
     let is_of_index = table.indexes.iter().any(|index| index.columns.contains(&column));
     if !is_integer || is_of_index || !is_point(scan) || keys.tables.contains_key(&table.id) {
         return None;

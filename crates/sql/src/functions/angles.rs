@@ -20,7 +20,19 @@ fn within<'a>(value: f64, is_within: bool, of: fn(f64) -> f64) -> Result<Datum<'
     Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range"))
 }
 
+/// A number and by how many bits it is shifted: of those, as many count as the processor of PostgreSQL takes.
+fn shifted(arguments: &[Datum<'_>]) -> (i64, u32) {
+    let (Datum::Int(value), Datum::Int(by)) = (arguments[0], arguments[1]) else { unreachable!("integers") };
+    (value, by as u32)
+}
+
 pub(super) const FUNCTIONS: &[Function] = functions! {
+    "<<"(Int2, Int4) -> Int2 = |it, _| { let (a, by) = shifted(it); Ok(Datum::Int(((a as i32).wrapping_shl(by) as i16).into())) };
+    "<<"(Int4, Int4) -> Int4 = |it, _| { let (a, by) = shifted(it); Ok(Datum::Int((a as i32).wrapping_shl(by).into())) };
+    "<<"(Int8, Int4) -> Int8 = |it, _| { let (a, by) = shifted(it); Ok(Datum::Int(a.wrapping_shl(by))) };
+    ">>"(Int2, Int4) -> Int2 = |it, _| { let (a, by) = shifted(it); Ok(Datum::Int(((a as i32).wrapping_shr(by) as i16).into())) };
+    ">>"(Int4, Int4) -> Int4 = |it, _| { let (a, by) = shifted(it); Ok(Datum::Int((a as i32).wrapping_shr(by).into())) };
+    ">>"(Int8, Int4) -> Int8 = |it, _| { let (a, by) = shifted(it); Ok(Datum::Int(a.wrapping_shr(by))) };
     "sin"(Float8) -> Float8 = |it, _| within(float(it[0]), float(it[0]).is_finite(), f64::sin);
     "cos"(Float8) -> Float8 = |it, _| within(float(it[0]), float(it[0]).is_finite(), f64::cos);
     "tan"(Float8) -> Float8 = |it, _| within(float(it[0]), float(it[0]).is_finite(), f64::tan);

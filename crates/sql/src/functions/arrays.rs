@@ -236,7 +236,24 @@ fn bounds_in_words(of: Array<'_>) -> Option<String> {
     (!words.is_empty()).then(|| words.concat())
 }
 
+/// How many of the thresholds, which rise, a value has reached.
+fn bucket<'a>(value: Datum<'a>, thresholds: Array<'a>) -> Result<Datum<'a>, SqlError> {
+    if thresholds.dimensions().len() > 1 {
+        return Err(wrong_subscript("thresholds must be one-dimensional array"));
+    }
+    let items = items(thresholds);
+    if items.iter().any(|it| it.is_null()) {
+        return Err(SqlError::new(SqlState("22004"), "thresholds array must not contain NULLs"));
+    }
+    Ok(Datum::Int(items.partition_point(|it| it.compare(value).is_le()) as i64))
+}
+
 pub(super) const FUNCTIONS: &[Function] = functions! {
+    "num_nulls"(Texts) -> Int4 = |it, _| Ok(Datum::Int(array(it[0]).items().filter(|it| it.is_null()).count() as i64));
+    "num_nonnulls"(Texts) -> Int4 = |it, _| {
+        Ok(Datum::Int(array(it[0]).items().filter(|it| !it.is_null()).count() as i64))
+    };
+    "width_bucket"(AnyElement, AnyArray) -> Int4 = |it, _| bucket(it[0], array(it[1]));
     "array_ndims"(AnyArray) -> Int4 = |it, _| {
         let count = array(it[0]).dimensions().len() as i32;
         Ok(known((count > 0).then_some(count)))
@@ -292,7 +309,11 @@ pub(super) const LENIENT: &[Function] = functions! {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         let left: Vec<_> = of.items().filter(|item| !is_item(*item, it[1])).collect();
-        Ok(Array::list(context.arena, &left))
+        let lower = of.dimensions().first().map_or(1, |own| own.lower);
+        match left.len() {
+            0 => Ok(Array::list(context.arena, &[])),
+            length => Ok(Array::datum(context.arena, &[Dimension { lower, ..Dimension::of(length) }], left)),
+        }
     };
     "array_replace"(AnyArray, AnyElement, AnyElement) -> AnyArray = |it, context| match it[0] {
         Datum::Array(of) => Ok(replaced(context, of, it[1], it[2])),

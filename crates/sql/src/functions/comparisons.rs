@@ -30,7 +30,10 @@ const PAIRS: [(Type, Type); 8] = [
 
 static ALL: LazyLock<Vec<Function>> = LazyLock::new(|| {
     // Varchar has no comparisons of its own: its values are texts.
-    let itself = Type::ALL.into_iter().filter(|of| !matches!(of, Type::Varchar | Type::Json)).chain([Type::AnyArray]);
+    let itself = Type::ALL
+        .into_iter()
+        .filter(|of| !matches!(of, Type::Varchar | Type::Json))
+        .chain([Type::AnyArray, Type::AnyEnum]);
     let itself = itself.map(|of| (of, of));
     let pairs: Vec<_> = itself.chain(PAIRS).collect();
     let of_pair = |(left, right): (Type, Type)| {

@@ -6,13 +6,16 @@ mod arrays;
 mod asked;
 mod calendars;
 mod comparisons;
+mod digests;
 mod encodings;
 mod json;
+mod occurrences;
 mod patterns;
 mod sets;
 mod strings;
 mod system;
 mod times;
+mod waits;
 
 pub(crate) use sets::columns_of;
 pub(crate) use system::is_of_rights;
@@ -30,6 +33,9 @@ use crate::types::{Category, Type};
 
 /// What a function does with its arguments.
 pub(crate) type Eval = for<'a> fn(&[Datum<'a>], &Context<'a>) -> Result<Datum<'a>, SqlError>;
+
+/// The most arguments that a function has.
+pub(crate) const MOST_ARGUMENTS: usize = 8;
 
 /// Whether the same arguments always have the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +72,7 @@ impl Function {
             let next = match (wanted, argument) {
                 (Type::AnyArray, argument) => argument.element(),
                 (Type::AnyElement, argument) if *argument != Type::Unknown => Some(*argument),
+                (Type::AnyEnum, argument @ Type::Enum(_)) => Some(*argument),
                 _ => None,
             };
             let Some(next) = next else { continue };
@@ -83,13 +90,14 @@ impl Function {
 
     /// Whether its arguments may be of any type.
     pub(crate) fn is_polymorphic(&self) -> bool {
-        self.arguments.iter().any(|it| matches!(it, Type::AnyArray | Type::AnyElement))
+        self.arguments.iter().any(|it| matches!(it, Type::AnyArray | Type::AnyElement | Type::AnyEnum))
     }
 
     /// Whether the same arguments always have the same result.
     pub(crate) fn volatility(&self) -> Volatility {
         match self.name {
-            "random" | "gen_random_uuid" | "clock_timestamp" | "setseed" => Volatility::Volatile,
+            "random" | "gen_random_uuid" | "clock_timestamp" | "setseed" | "pg_sleep" | "pg_sleep_for"
+            | "pg_sleep_until" => Volatility::Volatile,
             "to_timestamp" | "make_timestamptz" | "age" | "now" | "transaction_timestamp" | "statement_timestamp" => {
                 Volatility::Stable
             }
@@ -122,13 +130,16 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         arrays::FUNCTIONS,
         asked::FUNCTIONS,
         calendars::FUNCTIONS,
+        digests::FUNCTIONS,
         encodings::FUNCTIONS,
         json::FUNCTIONS,
+        occurrences::FUNCTIONS,
         patterns::FUNCTIONS,
         sets::FUNCTIONS,
         strings::FUNCTIONS,
         system::FUNCTIONS,
         times::FUNCTIONS,
+        waits::FUNCTIONS,
     ];
     let lenient = [arrays::LENIENT, asked::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT]
         .into_iter()
@@ -173,7 +184,11 @@ pub(crate) fn resolve(name: &str, arguments: &[Type]) -> Result<&'static Functio
         && (left == Type::Unknown) != (right == Type::Unknown)
     {
         let known = if left == Type::Unknown { right } else { left };
-        let own = if known.element().is_some() { Type::AnyArray } else { known };
+        let own = match known {
+            Type::Array(_) => Type::AnyArray,
+            Type::Enum(_) => Type::AnyEnum,
+            _ => known,
+        };
         if let Some(found) = candidates.iter().find(|it| it.arguments == [known, known] || it.arguments == [own, own]) {
             return Ok(found);
         }
@@ -277,6 +292,12 @@ pub(crate) fn no_function(name: &str, arguments: &[Type], why: Unresolved) -> Sq
 mod tests {
     use super::*;
     use Type::{Bpchar, Date, Float8, Int2, Int4, Int8, Interval, Numeric, Text, Timestamp, Unknown, Varchar};
+
+    #[test]
+    fn no_function_has_too_many_arguments() {
+        let too_many = all().find(|it| it.arguments.len() > MOST_ARGUMENTS);
+        assert!(too_many.is_none_or(|it| panic!("{}", it.name)));
+    }
 
     /// What PostgreSQL 15 chooses.
     #[test]

@@ -23,7 +23,7 @@ thread_local! {
     static LAST: RefCell<Option<(String, bool, Regex)>> = const { RefCell::new(None) };
 }
 
-fn with_regex<O>(pattern: &str, ignores_case: bool, run: impl FnOnce(&Regex) -> O) -> Result<O, SqlError> {
+pub(super) fn with_regex<O>(pattern: &str, ignores_case: bool, run: impl FnOnce(&Regex) -> O) -> Result<O, SqlError> {
     LAST.with_borrow_mut(|last| {
         let is_last = |last: &(String, bool, Regex)| last.0 == pattern && last.1 == ignores_case;
         if !last.as_ref().is_some_and(is_last) {
@@ -100,7 +100,7 @@ fn of_similar(pattern: &str, escape: &str) -> Result<String, SqlError> {
 }
 
 /// The replacement of `regexp_replace` as the crate has it: `\1` is a group, and `\&` all of it.
-fn replacement(of: &str) -> String {
+pub(super) fn replacement(of: &str) -> String {
     let mut made = String::new();
     let mut letters = of.chars();
     while let Some(letter) = letters.next() {
@@ -141,7 +141,7 @@ fn replaced<'a>(arguments: &[Datum<'a>], flags: &str, context: &Context<'a>) -> 
 }
 
 /// Flags of regular expressions: whether all matches count, and whether case does not.
-fn flags_of(flags: &str) -> Result<(bool, bool), SqlError> {
+pub(super) fn flags_of(flags: &str) -> Result<(bool, bool), SqlError> {
     if let Some(flag) = flags.chars().find(|flag| !['g', 'i', 'c', 's'].contains(flag)) {
         return Err(SqlError::unsupported(format!("the regular expression flag {flag}")));
     }
@@ -201,16 +201,12 @@ fn first_match<'a>(context: &Context<'a>, arguments: &[Datum<'a>], flags: &str) 
     Ok(found.items().next().unwrap_or(Datum::Null))
 }
 
-fn counted(of: &str, pattern: &str, from: i64, flags: &str) -> Result<i64, SqlError> {
-    let (_, ignores_case) = flags_of(flags)?;
-    if from < 1 {
-        return Err(SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"start\": {from}"),
-        ));
+/// What the first group of the first match has, or all of it where there are no groups.
+fn first_part<'a>(context: &Context<'a>, arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
+    match first_match(context, arguments, "")? {
+        Datum::Array(groups) => Ok(groups.items().next().unwrap_or(Datum::Null)),
+        none => Ok(none),
     }
-    let start = of.char_indices().nth(from as usize - 1).map_or(of.len(), |(at, _)| at);
-    with_regex(pattern, ignores_case, |regex| regex.find_iter(&of[start..]).count() as i64)
 }
 
 pub(super) const FUNCTIONS: &[Function] = functions! {
@@ -232,15 +228,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "regexp_split_to_array"(Text, Text, Text) -> Texts = |it, context| split(context, it, text(it[2]));
     "regexp_like"(Text, Text) -> Bool = |it, _| matches(it, false, true);
     "regexp_like"(Text, Text, Text) -> Bool = |it, _| matches(it, flags_of(text(it[2]))?.1, true);
-    "regexp_count"(Text, Text) -> Int4 = |it, _| counted(text(it[0]), text(it[1]), 1, "").map(Datum::Int);
-    "regexp_count"(Text, Text, Int4) -> Int4 = |it, _| {
-        let Datum::Int(from) = it[2] else { unreachable!("an integer") };
-        counted(text(it[0]), text(it[1]), from, "").map(Datum::Int)
-    };
-    "regexp_substr"(Text, Text) -> Text = |it, _| {
-        let of = text(it[0]);
-        with_regex(text(it[1]), false, |regex| regex.find(of).map_or(Datum::Null, |found| Datum::Text(&of[found.range()])))
-    };
+    "substring"(Text, Text) -> Text = |it, context| first_part(context, it);
     "^@"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));
     "starts_with"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));
 };

@@ -230,7 +230,8 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "ascii"(Text) -> Int4 = |it, _| Ok(Datum::Int(text(it[0]).chars().next().map_or(0, |it| i64::from(u32::from(it)))));
     "chr"(Int4) -> Text = |it, context| {
         let letter = u32::try_from(int(it[0])).ok().filter(|it| *it > 0).and_then(char::from_u32);
-        let bad = || SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested character is not valid");
+        let why = if int(it[0]) == 0 { "null character not permitted" } else { "requested character is not valid" };
+        let bad = || SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, why);
         made(context, letter.ok_or_else(bad)?.encode_utf8(&mut [0; 4]))
     };
 };

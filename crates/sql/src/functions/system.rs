@@ -25,13 +25,7 @@ fn type_in_words(id: i64, modifier: i64) -> String {
     let Some(base) = all.find(|of| i64::from(of.oid()) == id) else {
         return if id == 0 { "-".to_owned() } else { "???".to_owned() };
     };
-    let bound = match base.element().unwrap_or(base) {
-        _ if modifier < 4 => Bound::None,
-        Type::Numeric => Bound::Digits(((modifier - 4) >> 16) as u32, ((modifier - 4) & 0xffff) as u32),
-        Type::Varchar | Type::Bpchar => Bound::Length((modifier - 4) as u32),
-        _ => Bound::None,
-    };
-    ColumnType { base, bound }.to_string()
+    ColumnType { base, bound: Bound::of_modifier(base, modifier) }.to_string()
 }
 
 pub(super) const FUNCTIONS: &[Function] = functions! {

@@ -16,6 +16,11 @@ fn has_queries_alone(first: &Token) -> bool {
     *first == Token::LParen || matches!(keyword(first), Some(INSERT | SELECT | TABLE | VALUES | WITH))
 }
 
+/// Whether TABLE behind this word says what INTO makes.
+fn is_of_into(word: Keyword) -> bool {
+    matches!(word, Keyword::INTO | Keyword::TEMP | Keyword::TEMPORARY | Keyword::UNLOGGED)
+}
+
 /// Writes `SELECT * FROM t` for each query `TABLE t`.
 pub(super) fn with_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| keyword(&token.token) == Some(Keyword::TABLE)) {
@@ -37,7 +42,7 @@ pub(super) fn with_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         let is_query = keyword(&token.token) == Some(Keyword::TABLE)
             && first.as_ref().is_some_and(has_queries_alone)
-            && last.as_ref().and_then(keyword) != Some(Keyword::INTO);
+            && !last.as_ref().and_then(keyword).is_some_and(is_of_into);
         last = Some(token.token.clone());
         if is_query {
             let words = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];

@@ -24,9 +24,9 @@ pub(crate) fn key(name: &Name) -> Name {
     Name::of_key(format!("{MARK}{}", name.key()))
 }
 
-/// The name of an object that may be a procedure, in its schema.
+/// The name of an object that may be a procedure or a type, in its schema.
 pub(crate) fn unmarked(name: &Name) -> Name {
-    Name::of_key(name.key().strip_prefix(MARK).unwrap_or(name.key()))
+    Name::of_key(name.key().strip_prefix([MARK, crate::enums::MARK]).unwrap_or(name.key()))
 }
 
 /// A procedure as it was defined.

@@ -81,6 +81,7 @@ pub(crate) enum Kind {
     Column,
     Sequence,
     Procedure,
+    Type,
     Schema,
     /// The schema `public`, which everybody may use at first.
     Public,
@@ -95,6 +96,7 @@ impl Kind {
             Self::Column => bits::OF_COLUMNS,
             Self::Sequence => bits::USAGE | bits::SELECT | bits::UPDATE,
             Self::Procedure => bits::EXECUTE,
+            Self::Type => bits::USAGE,
             Self::Schema | Self::Public => bits::USAGE | bits::CREATE,
             Self::Database => bits::CREATE | bits::TEMPORARY | bits::CONNECT,
         }
@@ -108,6 +110,7 @@ impl Kind {
             Self::Column => "column",
             Self::Sequence => "sequence",
             Self::Procedure => "procedure",
+            Self::Type => "type",
             Self::Schema | Self::Public => "schema",
             Self::Database => "database",
         }
@@ -117,7 +120,7 @@ impl Kind {
     pub(crate) fn initial(self, owner: RoleId) -> Vec<Grant> {
         let of_all = match self {
             Self::Procedure => bits::EXECUTE,
-            Self::Public => bits::USAGE,
+            Self::Type | Self::Public => bits::USAGE,
             Self::Database => bits::TEMPORARY | bits::CONNECT,
             _ => 0,
         };

@@ -140,7 +140,7 @@ impl<P: Protocol> Connection<P> {
     /// `SET ROLE`, `SET SESSION AUTHORIZATION`, and RESET of both.
     pub(crate) fn switch(&mut self, switch: &Switch) -> Result<Outcome, SqlError> {
         let mut outcome = Outcome::tagged(switch.tag);
-        if switch.is_local && !self.session.is_explicit() {
+        if switch.is_local && !self.is_in_block() {
             let message = "SET LOCAL can only be used in transaction blocks";
             outcome.notices.push(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message));
             return Ok(outcome);

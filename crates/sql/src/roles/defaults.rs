@@ -36,7 +36,7 @@ impl DefaultKind {
             Kind::Sequence => Some(Self::Sequences),
             Kind::Procedure => Some(Self::Procedures),
             Kind::Schema => Some(Self::Schemas),
-            Kind::Column | Kind::Public | Kind::Database => None,
+            Kind::Column | Kind::Type | Kind::Public | Kind::Database => None,
         }
     }
 

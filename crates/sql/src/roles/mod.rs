@@ -339,6 +339,7 @@ impl Object {
             Self::Sequence(sequence) => &sequence.definition.access,
             Self::View(view) => &view.access,
             Self::Procedure(procedure) => &procedure.access,
+            Self::Enum(of) => &of.access,
             Self::Schema(schema) => &schema.access,
             Self::Role(_) | Self::Shared(_) => return None,
         })
@@ -350,6 +351,7 @@ impl Object {
             Self::View(_) => Kind::View,
             Self::Sequence(_) => Kind::Sequence,
             Self::Procedure(_) => Kind::Procedure,
+            Self::Enum(_) => Kind::Type,
             Self::Schema(_) => Kind::Schema,
         }
     }
@@ -361,6 +363,7 @@ impl Object {
             Self::View(view) => view.name.plain().to_owned(),
             Self::Sequence(sequence) => sequence.name.plain().to_owned(),
             Self::Procedure(procedure) => procedure.name.plain().to_owned(),
+            Self::Enum(of) => of.name.plain().to_owned(),
             Self::Schema(schema) => schema.name.clone(),
             Self::Role(role) => role.name.clone(),
             Self::Shared(_) => crate::bind::DATABASE.to_owned(),
@@ -395,6 +398,7 @@ impl Object {
             Self::Sequence(sequence) => NewObject::Sequence(sequence.definition.clone(), Some(sequence.clone())),
             Self::View(view) => NewObject::View((**view).clone()),
             Self::Procedure(procedure) => NewObject::Procedure((**procedure).clone()),
+            Self::Enum(of) => NewObject::Enum((**of).clone()),
             Self::Schema(schema) => NewObject::Schema((**schema).clone()),
             Self::Role(role) => NewObject::Role((**role).clone()),
             Self::Shared(shared) => NewObject::Shared((**shared).clone()),
@@ -409,6 +413,7 @@ impl NewObject {
             Self::Sequence(definition, _) => &mut definition.access,
             Self::View(view) => &mut view.access,
             Self::Procedure(procedure) => &mut procedure.access,
+            Self::Enum(of) => &mut of.access,
             Self::Schema(schema) => &mut schema.access,
             Self::Role(_) | Self::Shared(_) => return None,
         })
@@ -420,6 +425,7 @@ impl NewObject {
             Self::View(_) => Kind::View,
             Self::Sequence(..) => Kind::Sequence,
             Self::Procedure(_) => Kind::Procedure,
+            Self::Enum(_) => Kind::Type,
             Self::Schema(_) => Kind::Schema,
         }
     }

@@ -58,6 +58,7 @@ pub(crate) enum Targets {
     Relations(Vec<ast::ObjectName>),
     Sequences(Vec<ast::ObjectName>),
     Procedures(Vec<ast::ObjectName>),
+    Types(Vec<ast::ObjectName>),
     Schemas(Vec<String>),
     Databases(Vec<String>),
     AllTables(Vec<String>),
@@ -397,6 +398,7 @@ fn owner(parser: &mut Parser<'_>) -> Result<Option<RoleStatement>, SqlError> {
         "table" => ("ALTER TABLE", false),
         "view" => ("ALTER VIEW", false),
         "sequence" => ("ALTER SEQUENCE", false),
+        "type" => ("ALTER TYPE", false),
         "schema" => ("ALTER SCHEMA", false),
         "database" => ("ALTER DATABASE", false),
         "procedure" => ("ALTER PROCEDURE", true),
@@ -413,6 +415,7 @@ fn owner(parser: &mut Parser<'_>) -> Result<Option<RoleStatement>, SqlError> {
         "database" => Targets::Databases(vec![identifier(parser)?]),
         _ if is_procedure => Targets::Procedures(vec![procedure_name(parser)?]),
         "sequence" => Targets::Sequences(vec![object_name(parser)?]),
+        "type" => Targets::Types(vec![object_name(parser)?]),
         _ => Targets::Relations(vec![object_name(parser)?]),
     };
     expect(parser, &["owner", "to"])?;
@@ -487,6 +490,10 @@ fn targets(parser: &mut Parser<'_>) -> Result<Targets, SqlError> {
         "sequence" => {
             parser.next_token();
             Ok(Targets::Sequences(list(parser, object_name)?))
+        }
+        "type" => {
+            parser.next_token();
+            Ok(Targets::Types(list(parser, object_name)?))
         }
         "schema" => {
             parser.next_token();

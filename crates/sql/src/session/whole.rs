@@ -32,6 +32,8 @@ pub(crate) enum Then {
     /// The client gets it.
     Answer,
     Nothing,
+    /// The client gets how many rows a new table has got.
+    Filled,
     /// An error is told otherwise.
     Told(fn(SqlError) -> SqlError),
     /// It must have no row, or this is the error.
@@ -58,6 +60,12 @@ impl Then {
     pub(super) fn judge(&self, ran: Result<Outcome, SqlError>) -> Result<Outcome, SqlError> {
         match self {
             Self::Told(told) => ran.map_err(told),
+            Self::Filled => ran.map(|outcome| Outcome {
+                tag: format!("SELECT {}", outcome.count),
+                count: outcome.count,
+                notices: outcome.notices,
+                ..Outcome::default()
+            }),
             Self::Finds(expected) if ran.as_ref().is_ok_and(|outcome| !(expected.0)(found(outcome))) => {
                 Err(SqlError::of_engine(Error::Conflict))
             }
@@ -126,7 +134,7 @@ impl Statements<'_> {
                     Ok(outcome) => then.judge(Ok(outcome)),
                 };
                 let outcome = outcome.map_err(Ended::Sql)?;
-                if matches!(then, Then::Answer) {
+                if matches!(then, Then::Answer | Then::Filled) {
                     ran.outcomes.push(outcome);
                 }
                 ran.done += 1;
@@ -176,11 +184,16 @@ impl<W: Interactive + 'static> Session<W> {
         self.drawn.is_planned()
     }
 
-    /// Runs a plan in the open transaction, now or, where transactions are planned, when that runs.
-    pub(crate) fn put(&mut self, (plan, values): Kept<'_>, then: Then, zone: &Zone) -> Result<(), SqlError> {
+    /// Runs a plan in the open transaction, now or, where transactions are planned, when that runs: then there is no answer yet.
+    pub(crate) fn put(
+        &mut self,
+        (plan, values): Kept<'_>,
+        then: Then,
+        zone: &Zone,
+    ) -> Result<Option<Outcome>, SqlError> {
         if !self.is_planned() {
             let ran = self.run((plan, values), zone);
-            return then.judge(ran).map(drop);
+            return then.judge(ran).map(Some);
         }
         let Some(block) = &mut self.block else { return Err(SqlError::internal("no transaction is gathered")) };
         block.gathered_bytes += bytes_of(values) + size_of::<Part>();
@@ -190,7 +203,7 @@ impl<W: Interactive + 'static> Session<W> {
         }
         let values = values.iter().map(|value| value.owned()).collect();
         block.gathered.push(Part { plan: plan.clone(), values, then });
-        Ok(())
+        Ok(None)
     }
 
     /// How many statements are gathered.

@@ -64,14 +64,10 @@ impl<P: Protocol> Connection<P> {
         self.settings().shown(&name).or_else(|| Some(self.database.configured(Setting::find(&name)?)))
     }
 
-    /// What the client calls itself.
-    pub fn application_name(&self) -> &str {
-        self.client.application()
-    }
-
-    /// The zone of the session, by the name that SHOW gives it.
-    pub fn time_zone(&self) -> &str {
-        self.zone.shown()
+    /// How often settings have changed: where it is the same, all of them are.
+    #[inline]
+    pub fn settings_changes(&self) -> u64 {
+        self.settings_changes
     }
 
     /// Names and values of the settings that PostgreSQL tells clients when they connect.
@@ -103,7 +99,7 @@ impl<P: Protocol> Connection<P> {
         values: &[ast::Expr],
         is_local: bool,
     ) -> Result<Outcome, SqlError> {
-        if is_local && !self.session.is_explicit() {
+        if is_local && !self.is_in_block() {
             let message = "SET LOCAL can only be used in transaction blocks";
             let notices = vec![Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message)];
             return Ok(Outcome { notices, ..Outcome::tagged("SET") });

@@ -86,7 +86,8 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
             read_integer(of, text, trimmed, 0, u32::MAX.into())
         }
-        Type::Void | Type::AnyArray | Type::AnyElement => Ok(Datum::Null),
+        Type::Enum(of) => of.code(text).map(Datum::Int),
+        Type::Void | Type::AnyArray | Type::AnyElement | Type::AnyEnum => Ok(Datum::Null),
     }
 }
 
@@ -189,7 +190,10 @@ pub(crate) fn write(of: Type, datum: Datum<'_>, zone: &Zone, out: &mut String) {
     let _ = match datum {
         Datum::Null => Ok(()),
         Datum::Bool(value) => write!(out, "{}", if value { 't' } else { 'f' }),
-        Datum::Int(value) => write!(out, "{value}"),
+        Datum::Int(value) => match of {
+            Type::Enum(of) if let Some(label) = of.label(value) => out.write_str(label),
+            _ => write!(out, "{value}"),
+        },
         Datum::Float(value) => {
             out.push_str(&format_float(value, of == Type::Float4));
             Ok(())

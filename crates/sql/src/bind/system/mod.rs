@@ -3,6 +3,7 @@
 //! `shapes.txt` has their shapes, as PostgreSQL 15 has them. What is not computed here has no rows.
 
 mod comments;
+mod enums;
 mod keys;
 mod live;
 mod objects;
@@ -261,12 +262,25 @@ impl Binder<'_> {
             }
             "regtype" | "to_regtype" => {
                 shows_others = what == "regtype";
+                let objects = Objects::of(&self.catalog)?;
+                for (of, itself) in enums::types(&objects) {
+                    let id = i64::from(itself.oid());
+                    by_id.insert(id, itself.name().to_owned());
+                    let end = if itself.element().is_some() { "[]" } else { "" };
+                    by_text.extend(objects.keys(of.key()).map(|key| (format!("{key}{end}"), int(id))));
+                    by_text.insert(itself.name().to_owned(), int(id));
+                }
                 for of in all_types() {
                     let id = i64::from(of.oid());
                     by_id.insert(id, of.name().to_owned());
                     by_text.extend([of.name(), of.internal_name()].map(|name| (name.to_owned(), int(id))));
                 }
             }
+            "format_type" => {
+                let objects = Objects::of(&self.catalog)?;
+                by_id.extend(enums::types(&objects).map(|(_, of)| (of.oid().into(), of.name().to_owned())));
+            }
+            "pg_type_is_visible" => by_id = enums::visible(self, &Objects::of(&self.catalog)?)?,
             "regnamespace" => {
                 by_id.extend(schemas(&Objects::of(&self.catalog)?).map(|(id, name)| (id, quoted(name))));
                 shows_others = true;
@@ -328,7 +342,7 @@ impl Binder<'_> {
             Type::Regtype => {
                 let parsed = crate::parse::expression(&format!("NULL::{name}"));
                 let of = match parsed {
-                    Ok(ast::Expr::Cast { data_type, .. }) => super::column_type(&data_type).ok(),
+                    Ok(ast::Expr::Cast { data_type, .. }) => self.catalog.column_type(&data_type).ok(),
                     _ => None,
                 };
                 of.map(|of| of.base.oid().into()).ok_or_else(|| missing(SqlState::UNDEFINED_OBJECT, "type"))

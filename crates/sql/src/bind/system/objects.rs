@@ -11,6 +11,7 @@ use crate::bind::{Recorded, Written};
 use crate::casts::Place;
 use crate::catalog::{Column, Index, Object, Table, View};
 use crate::datum::{Datum, OwnedDatum};
+use crate::enums::{Enum, EnumType};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
@@ -30,6 +31,8 @@ pub(super) struct Objects {
     pub(super) views: Vec<(i64, Arc<View>)>,
     pub(super) sequences: Vec<(i64, Arc<Sequence>)>,
     pub(super) procedures: Vec<(i64, Arc<Procedure>)>,
+    /// With their types.
+    pub(super) enums: Vec<(EnumType, Arc<Enum>)>,
     /// The schemas that are not the system's, with their ids; `public` among them.
     pub(super) schemas: Vec<(i64, String)>,
     /// Who may do what in those that SQL has made.
@@ -43,10 +46,19 @@ pub(super) struct Objects {
 impl Objects {
     pub(super) fn of(catalog: &Recorded<'_>) -> Result<Self, SqlError> {
         let (tables, views, sequences, procedures, first, access_of_schemas) = Default::default();
-        let comments_of_schemas = HashMap::new();
+        let (enums, comments_of_schemas) = Default::default();
         let schemas = vec![(SCHEMA, PUBLIC.to_owned())];
-        let mut all =
-            Self { tables, views, sequences, procedures, schemas, access_of_schemas, comments_of_schemas, first };
+        let mut all = Self {
+            tables,
+            views,
+            sequences,
+            procedures,
+            enums,
+            schemas,
+            access_of_schemas,
+            comments_of_schemas,
+            first,
+        };
         let mut taken = HashSet::new();
         let mut id_of = |name: &Name| {
             // FNV-1a: the same in each process.
@@ -78,6 +90,7 @@ impl Objects {
                     all.comments_of_schemas.extend(comment);
                 }
                 Object::Role(_) => {}
+                Object::Enum(of) => all.enums.push((of.of()?, of)),
                 Object::View(view) => all.views.push((id_of(&view.name), view)),
                 Object::Sequence(sequence) => all.sequences.push((id_of(&sequence.name), sequence)),
                 Object::Procedure(procedure) => {
@@ -179,6 +192,9 @@ pub(super) fn indexes(table: &Table) -> impl Iterator<Item = (usize, &Index)> {
 
 /// A default as PostgreSQL writes it. An identity has none.
 pub(super) fn default_in_words(objects: &Objects, column: &Column) -> Option<String> {
+    if let Some(text) = &column.generated {
+        return Some(super::words::expression_in_words(text));
+    }
     let default = column.default.as_deref().filter(|_| column.identity.is_none())?;
     let sequence = default.strip_prefix("nextval('").and_then(|rest| rest.split_once('\''));
     if let Some((name, ")" | "::regclass)")) = sequence {
@@ -223,9 +239,11 @@ impl Binder<'_> {
                 let other = self.call("pg_get_userbyid", vec![Typed::new(of, Type::Oid)])?;
                 Ok(Typed::new(Expr::Coalesce(Box::new([known.expr, other.expr])), Type::Text))
             }
-            ("pg_table_is_visible", 1) => {
+            ("format_type", 2) => self.formatted_type(arguments),
+            ("pg_table_is_visible" | "pg_type_is_visible", 1) => {
+                let what = if name == "pg_table_is_visible" { "pg_table_is_visible" } else { "pg_type_is_visible" };
                 let of = self.cast(arguments.remove(0), Type::Oid.into(), Place::Implicit)?;
-                let (names, of) = (self.names("pg_table_is_visible")?, Box::new(of.expr));
+                let (names, of) = (self.names(what)?, Box::new(of.expr));
                 self.cast(Typed::new(Expr::Lookup { names, of }, Type::Text), Type::Bool.into(), Place::Explicit)
             }
             _ => self.call(name, arguments),

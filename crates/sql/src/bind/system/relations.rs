@@ -65,7 +65,11 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
             ("datcollate", text("C")),
             ("datctype", text("C.UTF-8")),
         ]],
-        "pg_type" => all_types().map(of_type).collect(),
+        "pg_type" => {
+            let enums = super::enums::types(objects).map(|it| super::enums::completed(objects, it, of_type(it.1)));
+            all_types().map(of_type).chain(enums).collect()
+        }
+        "pg_enum" => super::enums::rows(objects),
         "pg_proc" => {
             let mut rows = functions();
             rows.extend(objects.procedures.iter().map(|(id, procedure)| of_procedure(objects, *id, procedure)));
@@ -93,6 +97,7 @@ fn of_type(of: Type) -> Row {
         Category::DateTime => "D",
         Category::Timespan => "T",
         Category::Array => "A",
+        Category::Enum => "E",
         Category::Pseudo => "P",
         Category::Unknown => "X",
         Category::User => "U",
@@ -324,8 +329,9 @@ fn of_column(column: &Column, place: (i64, i64)) -> Row {
     let mut row = attribute(place, &column.name, column.of);
     row.extend([
         ("attnotnull", flag(!column.nullable)),
-        ("atthasdef", flag(column.default.is_some() && column.identity.is_none())),
+        ("atthasdef", flag(column.generated.is_some() || column.default.is_some() && column.identity.is_none())),
         ("attidentity", text(identity)),
+        ("attgenerated", text(if column.generated.is_some() { "s" } else { "" })),
     ]);
     row
 }
@@ -346,7 +352,7 @@ fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row 
         ("attnum", int(number)),
         ("attndims", int(of.base.element().is_some().into())),
         ("attcacheoff", int(-1)),
-        ("atttypmod", int(of.bound.modifier().into())),
+        ("atttypmod", int(of.bound.modifier(of.base).into())),
         ("attstorage", text(storage)),
         ("attcompression", text("")),
         ("attidentity", text("")),

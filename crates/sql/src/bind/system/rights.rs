@@ -488,6 +488,7 @@ impl KnownRights {
         let columns = match name {
             "pg_class" => ("oid", "relowner", "relacl"),
             "pg_proc" => ("oid", "proowner", "proacl"),
+            "pg_type" => ("oid", "typowner", "typacl"),
             "pg_namespace" => ("nspname", "nspowner", "nspacl"),
             "pg_tables" => ("tablename", "tableowner", ""),
             "pg_views" => ("viewname", "viewowner", ""),
@@ -500,6 +501,7 @@ impl KnownRights {
         let (key, owner, list) = columns;
         let by_id: HashMap<i64, Object> = match name {
             "pg_proc" => objects.procedures.iter().map(|(id, it)| (*id, Object::Procedure(it.clone()))).collect(),
+            "pg_type" => objects.enums.iter().map(|(of, it)| (of.oid().into(), Object::Enum(it.clone()))).collect(),
             _ => listed(objects).into_iter().map(|Listed { id, object }| (id, object)).collect(),
         };
         let by_name: HashMap<(String, String), &Object> = by_id

@@ -217,10 +217,15 @@ fn not_null(table: &Table) -> impl Iterator<Item = (String, &str)> {
 /// A column of a table, with its sequence.
 fn column_of_table(objects: &Objects, number: i64, column: &Column, sequence: Option<&SequenceDefinition>) -> Row {
     let mut row = standard_column(number, &column.name, column.of);
+    let is_generated = column.generated.is_some();
+    let value = default_in_words(objects, column).map_or(OwnedDatum::NULL, text);
     row.extend([
-        ("column_default", default_in_words(objects, column).map_or(OwnedDatum::NULL, text)),
+        (if is_generated { "generation_expression" } else { "column_default" }, value),
         ("is_nullable", yes(column.nullable)),
     ]);
+    if is_generated {
+        row.push(("is_generated", text("ALWAYS")));
+    }
     if let (Some(identity), Some(of)) = (column.identity, sequence) {
         row.extend([
             ("is_identity", yes(true)),
@@ -238,13 +243,22 @@ fn column_of_table(objects: &Objects, number: i64, column: &Column, sequence: Op
 /// A column that may be NULL. What comes behind it in the row says more.
 fn standard_column(number: i64, name: &str, column: ColumnType) -> Row {
     let (of, bound) = (column.base, column.bound);
+    let data_type = match of {
+        Type::Array(_) => "ARRAY",
+        Type::Enum(_) => "USER-DEFINED",
+        _ => of.name(),
+    };
+    let schema = match of.element().unwrap_or(of) {
+        Type::Enum(of) => of.key().schema(),
+        _ => "pg_catalog",
+    };
     let mut row = vec![
         ("column_name", text(name)),
         ("ordinal_position", int(number)),
         ("is_nullable", yes(true)),
-        ("data_type", text(if of.element().is_some() { "ARRAY" } else { of.name() })),
+        ("data_type", text(data_type)),
         ("udt_catalog", text(DATABASE)),
-        ("udt_schema", text("pg_catalog")),
+        ("udt_schema", text(schema)),
         ("udt_name", text(of.internal_name())),
         ("dtd_identifier", text(number.to_string())),
         ("is_self_referencing", yes(false)),
@@ -276,6 +290,9 @@ fn standard_column(number: i64, name: &str, column: ColumnType) -> Row {
             ("character_octet_length", int(i64::from(length) * 4)),
         ]),
         (Category::Text, _) => row.push(("character_octet_length", int(1 << 30))),
+        (Category::DateTime | Category::Timespan, Bound::Seconds(digits)) => {
+            row.push(("datetime_precision", int(digits.into())));
+        }
         (Category::DateTime, _) => row.push(("datetime_precision", int(if of == Type::Date { 0 } else { 6 }))),
         (Category::Timespan, _) => row.push(("datetime_precision", int(6))),
         _ => {}
