@@ -11,7 +11,7 @@ use polychron_index::Handle;
 use polychron_memory::{Guard, Local};
 use polychron_sync::Backoff;
 
-use super::chain::{Chain, Chains, Head, Superseded};
+use super::chain::{Chain, Head, Superseded, found, make_chain};
 use super::collection::Deleted;
 use super::entry::{Entry, KeptKey, Known, Put, Want};
 use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
@@ -130,15 +130,18 @@ impl<'t> BohmTransaction<'t> {
         if self.kept.is_some() {
             return store.find(key, &self.guard);
         }
+        let mut fingers = self.scratch.fingers.borrow_mut();
         // SAFETY: fingers are cleared when a transaction ends, and only one with a snapshot renews its guard.
-        unsafe { Chains::find_near(&store.entries, key, &mut self.scratch.fingers.borrow_mut(), &self.guard) }
+        let handle = unsafe { fingers.find(&store.entries, key, &self.guard) };
+        handle.map(|handle| found(handle, &self.guard))
     }
 
     /// The chain of a key that had none just before, and is to be written.
     pub(super) fn make_chain_of<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Result<Chain<'_>, Error> {
         assert!(self.kept.is_none(), "a snapshot writes nothing");
+        let mut fingers = self.scratch.fingers.borrow_mut();
         // SAFETY: as in `chain_of`.
-        unsafe { Chains::make_or_find_near(&store.entries, key, &mut self.scratch.fingers.borrow_mut(), &self.guard) }
+        make_chain(|handle| unsafe { fingers.insert(&store.entries, key, handle, &mut (), &self.guard) }, &self.guard)
     }
 
     /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
