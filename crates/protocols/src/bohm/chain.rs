@@ -295,7 +295,7 @@ impl<'g> Chain<'g> {
 }
 
 /// Makes a chain and has it inserted, unless there is one by now.
-fn make_chain<'g>(
+pub(super) fn make_chain<'g>(
     insert: impl FnOnce(Handle) -> Result<Inserted, OutOfMemory>,
     guard: &'g Guard<'_>,
 ) -> Result<Chain<'g>, Error> {
@@ -312,6 +312,13 @@ fn make_chain<'g>(
         let Inserted::Existing(found) = inserted? else { unreachable!("a new key was answered above") };
         Ok(Chain::from_handle(found.handle.expect("an existing key has a handle")))
     }
+}
+
+/// The chain behind a handle that an index of chains has just given under the guard.
+#[inline]
+pub(super) fn found<'g>(handle: Handle, _guard: &'g Guard<'_>) -> Chain<'g> {
+    // SAFETY: callers hand over what an index has given them.
+    unsafe { Chain::from_handle(handle) }
 }
 
 /// Chains behind an index.
@@ -338,8 +345,7 @@ impl Chains {
     /// The chain of a key.
     #[inline]
     pub(super) fn find<'g, K: EncodedKey>(entries: &Store<Self>, key: K, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
-        // SAFETY: the handle was found under the guard.
-        entries.index().find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+        entries.index().find(key, guard).map(|handle| found(handle, guard))
     }
 
     /// The chain of a key that had none just before.
@@ -374,8 +380,7 @@ impl Lists {
 
     /// The list of a key.
     pub(super) fn find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
-        // SAFETY: the handle was found under the guard.
-        self.index.find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+        self.index.find(key, guard).map(|handle| found(handle, guard))
     }
 
     /// Makes a list for a key that has none.
@@ -396,8 +401,7 @@ impl Lists {
                 for entry in entries {
                     bytes.resize(entry.key.len(), 0);
                     entry.key.write_to(&mut bytes);
-                    // SAFETY: the handle was found under the guard.
-                    visit(&bytes, unsafe { Chain::from_handle(entry.handle) });
+                    visit(&bytes, found(entry.handle, guard));
                 }
             },
             guard,

@@ -65,6 +65,8 @@ struct KnownPrefix {
     store: Arc<BohmStore>,
     prefix: OwnedKey,
     list: Handle,
+    /// The batch of its last intent, when that was looked at.
+    newest: u64,
 }
 
 impl KnownPrefix {
@@ -152,7 +154,9 @@ impl Partition {
         unsafe { left.garbage.collect(all, progress.planned(), guard) };
         let prefixes = left.prefixes.len();
         for _ in 0..prefixes.min(PREFIXES_AT_ONCE + prefixes / PART_OF_PREFIXES) {
-            let prefix = left.prefixes.pop_front().expect("there are so many");
+            // Those behind it were looked at later, and wait so long at most.
+            let finished = left.garbage.horizon.finished;
+            let Some(prefix) = left.prefixes.pop_front_if(|prefix| prefix.newest + age <= finished) else { break };
             if let Some(prefix) = forget_prefix(prefix, age, progress.planned(), left, guard) {
                 left.prefixes.push_back(prefix);
             }
@@ -163,7 +167,7 @@ impl Partition {
 /// Removes a prefix's list whose last intent lies so many batches back; returns the prefix if it stays. The caller has the latch of its partition, for
 /// which batches up to `planned` are planned.
 fn forget_prefix(
-    prefix: KnownPrefix,
+    mut prefix: KnownPrefix,
     age: u64,
     planned: u64,
     left: &mut Left,
@@ -174,7 +178,8 @@ fn forget_prefix(
     // SAFETY: the last intent stays until the list is removed here. The thread that plans for the partition alone closes the list, and no later batch
     // knows the intent.
     let closed = unsafe {
-        let is_recent = last.get().begin().batch() + age > left.garbage.horizon.finished;
+        prefix.newest = last.get().begin().batch();
+        let is_recent = prefix.newest + age > left.garbage.horizon.finished;
         if is_recent { None } else { list.head().close(last, planned) }
     };
     let Some(superseded) = closed else { return Some(prefix) };
@@ -326,7 +331,7 @@ impl<'p> Planner<'p> {
             return Err(error);
         }
         let (store, prefix, list) = (entry.keep_store(), OwnedKey::new(entry.key()), list.handle());
-        left.prefixes.push_back(KnownPrefix { store, prefix, list });
+        left.prefixes.push_back(KnownPrefix { store, prefix, list, newest: self.batch });
         Ok(())
     }
 

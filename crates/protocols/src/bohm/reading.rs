@@ -11,7 +11,7 @@ use polychron_index::Handle;
 use polychron_memory::{Guard, Local};
 use polychron_sync::Backoff;
 
-use super::chain::{Chain, Head, Superseded};
+use super::chain::{Chain, Head, Superseded, found, make_chain};
 use super::collection::Deleted;
 use super::entry::{Entry, KeptKey, Known, Put, Want};
 use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
@@ -124,12 +124,32 @@ impl<'t> BohmTransaction<'t> {
         self.look_up(store, key)
     }
 
+    /// The chain of a key, in an ordered index looked for near where the last key was.
+    #[inline]
+    pub(super) fn chain_of<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Option<Chain<'_>> {
+        if self.kept.is_some() {
+            return store.find(key, &self.guard);
+        }
+        let mut fingers = self.scratch.fingers.borrow_mut();
+        // SAFETY: fingers are cleared when a transaction ends, and only one with a snapshot renews its guard.
+        let handle = unsafe { fingers.find(&store.entries, key, &self.guard) };
+        handle.map(|handle| found(handle, &self.guard))
+    }
+
+    /// The chain of a key that had none just before, and is to be written.
+    pub(super) fn make_chain_of<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Result<Chain<'_>, Error> {
+        assert!(self.kept.is_none(), "a snapshot writes nothing");
+        let mut fingers = self.scratch.fingers.borrow_mut();
+        // SAFETY: as in `chain_of`.
+        make_chain(|handle| unsafe { fingers.insert(&store.entries, key, handle, &mut (), &self.guard) }, &self.guard)
+    }
+
     /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
     fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Error> {
         if self.scratch.hints.waits() {
             self.scratch.hints.answer(&self.state.tables, &self.guard);
         }
-        let seen = store.find(key, &self.guard).and_then(|chain| self.seen(chain.head()));
+        let seen = self.chain_of(store, key).and_then(|chain| self.seen(chain.head()));
         let found = self.visible(seen)?;
         if found.is_none() && store.displaced.concern(self.timestamp) {
             return self.look_beside(store, key);

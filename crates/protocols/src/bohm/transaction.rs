@@ -1,12 +1,14 @@
 //! The operations of a procedure: reads of the versions before its log position, and rows for its placeholders.
 
+use std::cell::RefCell;
+
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, clear_each};
 use polychron_engine::Savepoints;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Watch;
-use polychron_engine::stores::{Hints, IndexRef};
+use polychron_engine::stores::{Fingers, Hints, IndexRef};
 use polychron_index::Handle;
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
@@ -112,6 +114,8 @@ pub(super) struct Scratch {
     /// Keys that it will read without having declared them, which are fetched together. What a hint found is not kept: by the time the key is
     /// read it may be under another chain.
     pub(super) hints: Hints,
+    /// Leaves of indexes that it was at, if it is no snapshot.
+    pub(super) fingers: RefCell<Fingers>,
     /// What it reads of a log that has stopped.
     pub(super) watch: Watch,
 }
@@ -120,6 +124,7 @@ impl Scratch {
     pub(super) fn clear(&mut self) {
         clear_each!(self.undo, self.savepoints, self.known, self.versions, self.rights, self.prefixes, self.hints);
         self.knows_prefixes = false;
+        self.fingers.get_mut().clear();
     }
 }
 

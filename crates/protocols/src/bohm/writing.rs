@@ -36,7 +36,7 @@ impl BohmTransaction<'_> {
         let planned = self.planned.as_ref().ok_or(Error::ReadOnly)?.planned();
         let entry = Entry::new(Some(store), key, key.hash(store.hash_seed()), want, 0);
         let allocate = || planned.placeholder(self.timestamp, words, &self.guard);
-        let chain = store.find(key, &self.guard);
+        let chain = self.chain_of(store, key);
         // A version that supersedes another one makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
         if want == Want::Guessed {
@@ -62,7 +62,7 @@ impl BohmTransaction<'_> {
         let partition = self.shared.partition(entry.hash);
         let mut backoff = Backoff::new();
         loop {
-            let chain = match found.take().map_or_else(|| store.make_or_find(key, &self.guard), Ok) {
+            let chain = match found.take().map_or_else(|| self.make_chain_of(store, key), Ok) {
                 Ok(chain) => chain,
                 Err(error) => {
                     version.free(&self.guard);
