@@ -13,7 +13,7 @@ use crate::bind::naming::shown_schema;
 use crate::bind::needs::denied;
 use crate::bind::{Binder, Written, no_role};
 use crate::casts::Place;
-use crate::catalog::Object;
+use crate::catalog::{Object, Table};
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -485,7 +485,7 @@ impl KnownRights {
 
     /// Rows with their owners, and lists of privileges where something was granted or revoked.
     pub(super) fn completed(&self, name: &str, mut rows: Vec<Row>, objects: &Objects) -> Vec<Row> {
-        let (key, owner, list) = match name {
+        let columns = match name {
             "pg_class" => ("oid", "relowner", "relacl"),
             "pg_proc" => ("oid", "proowner", "proacl"),
             "pg_type" => ("oid", "typowner", "typacl"),
@@ -498,6 +498,7 @@ impl KnownRights {
             "pg_database" => ("datname", "datdba", "datacl"),
             _ => return rows,
         };
+        let (key, owner, list) = columns;
         let by_id: HashMap<i64, Object> = match name {
             "pg_proc" => objects.procedures.iter().map(|(id, it)| (*id, Object::Procedure(it.clone()))).collect(),
             "pg_type" => objects.enums.iter().map(|(of, it)| (of.oid().into(), Object::Enum(it.clone()))).collect(),
@@ -527,12 +528,8 @@ impl KnownRights {
                     // An index belongs to the owner of its table.
                     let id = number_of(row, key);
                     let own = by_id.get(&id);
-                    let of_index = || {
-                        objects
-                            .tables
-                            .iter()
-                            .find(|table| (table_id(table)..table_id(table) + super::IDS_OF_TABLE).contains(&id))
-                    };
+                    let ids = |table: &Table| table_id(table)..table_id(table) + super::IDS_OF_TABLE;
+                    let of_index = || objects.tables.iter().find(|table| ids(table).contains(&id));
                     match own {
                         Some(object) => (object.access().cloned(), None),
                         None => (of_index().map(|table| Access::owned_by(table.access.owner())), None),
