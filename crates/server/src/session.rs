@@ -139,7 +139,7 @@ enum Rest {
 
 /// What has become of a client that has come.
 pub(crate) enum Begun<P: Protocol> {
-    Session(Session<P>),
+    Session(Box<Session<P>>),
     /// It goes on after this time.
     Later(Box<Newcomer>, Duration),
 }
@@ -155,7 +155,7 @@ pub(crate) fn begin<P: Protocol>(shared: &Arc<Shared<P>>, mut newcomer: Box<Newc
     let Newcomer { socket, place, incoming, answers, .. } = *newcomer;
     let mut wire = Wire { socket, incoming, answers, is_gone: false, longest_wait: None };
     let connection = match admitted {
-        Ok(Start::Session(connection)) => connection,
+        Ok(Start::Session(connection)) => *connection,
         Ok(_) => return Err(End::Gone),
         Err(end) => return Err(wire.answers.write(&wire.socket).map_or_else(|gone| gone, |()| end)),
     };
@@ -174,7 +174,7 @@ pub(crate) fn begin<P: Protocol>(shared: &Arc<Shared<P>>, mut newcomer: Box<Newc
     });
     // It has said nothing yet.
     let _ = session.connection.park();
-    Ok(Begun::Session(session))
+    Ok(Begun::Session(Box::new(session)))
 }
 
 impl<P: Protocol> Session<P> {

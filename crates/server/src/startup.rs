@@ -73,7 +73,7 @@ pub(crate) struct Newcomer {
 
 /// What has become of the start of a connection.
 pub(crate) enum Start<P: Protocol> {
-    Session(Connection<P>),
+    Session(Box<Connection<P>>),
     /// It was no session.
     Other,
     /// It goes on after this time, and needs no thread until then.
@@ -206,7 +206,9 @@ impl Newcomer {
             }
         };
         match self.authenticate(shared, &startup)? {
-            Shown::Role(log_in) => self.open(shared, &startup, &log_in).map(Start::Session),
+            Shown::Role(log_in) => {
+                self.open(shared, &startup, &log_in).map(|connection| Start::Session(Box::new(connection)))
+            }
             Shown::Later(time) => {
                 self.startup = Some(startup);
                 Ok(Start::Later(self.delay(time)))

@@ -135,7 +135,7 @@ fn begun<P: Protocol>(shared: &Arc<Shared<P>>, newcomer: Box<Newcomer>) -> Resul
     let mut newcomer = newcomer;
     loop {
         match session::begin(shared, newcomer)? {
-            Begun::Session(session) => return Ok(Some(Box::new(session))),
+            Begun::Session(session) => return Ok(Some(session)),
             Begun::Later(later, time) => match shared.silent.add_newcomer(later, time) {
                 Ok(()) => return Ok(None),
                 // It keeps this thread.
