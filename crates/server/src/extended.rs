@@ -22,6 +22,8 @@ const MOST: usize = 10_000;
 /// A statement with values, and how far it has come.
 #[derive(Debug)]
 struct Portal {
+    /// Greater than those of portals that were bound before.
+    number: u64,
     statement: Named,
     /// The name of the statement.
     name: String,
@@ -96,12 +98,22 @@ impl<T> ByName<T> {
     fn is_full(&self) -> bool {
         self.named.len() >= MOST
     }
+
+    fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
+        self.unnamed = self.unnamed.take().filter(&keeps);
+        self.named.retain(|_, value| keeps(value));
+    }
 }
 
 impl Extended {
     /// Their transaction has ended.
     pub(crate) fn forget_portals(&mut self) {
         self.portals.clear();
+    }
+
+    /// A return to a savepoint has undone what was bound behind this number.
+    pub(crate) fn forget_portals_behind(&mut self, number: u64) {
+        self.portals.retain(|portal| portal.number <= number);
     }
 
     /// A text of the simple protocol takes the place of what has no name.
@@ -141,6 +153,10 @@ impl<P: Protocol> Session<P> {
         if let Err(error) = self.connection.check_new_name(name) {
             return self.refuse(error);
         }
+        if name.is_empty() {
+            // It is gone even if the new one is wrong.
+            self.connection.forget_statement(name);
+        }
         let mut declared = Vec::with_capacity(types.iter().len());
         for oid in types.iter() {
             match self.connection.type_of_oid(oid) {
@@ -165,7 +181,8 @@ impl<P: Protocol> Session<P> {
 
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), SqlError> {
         match self.portal(bind) {
-            Ok(portal) => {
+            Ok(mut portal) => {
+                portal.number = self.connection.number_portal();
                 self.extended.portals.insert(bind.portal, portal);
                 self.wire.answers.plain(b'2');
                 Ok(())
@@ -213,7 +230,7 @@ impl<P: Protocol> Session<P> {
             });
         }
         let (statement, name) = (statement.clone(), bind.statement.to_owned());
-        Ok(Portal { statement, name, values, formats: result_formats, rows: None, given: 0, is_done: false })
+        Ok(Portal { number: 0, statement, name, values, formats: result_formats, rows: None, given: 0, is_done: false })
     }
 
     pub(crate) fn describe(&mut self, named: Target<'_>) -> Result<(), SqlError> {
@@ -292,7 +309,15 @@ impl<P: Protocol> Session<P> {
         } else if done.is_ok() {
             self.extended.portals.insert(name, portal);
         }
+        self.forget_undone();
         Ok(done)
+    }
+
+    /// Forgets portals that a return to a savepoint has undone.
+    pub(crate) fn forget_undone(&mut self) {
+        if let Some(number) = self.connection.take_undone_portals() {
+            self.extended.forget_portals_behind(number);
+        }
     }
 
     fn run_portal(&mut self, portal: &mut Portal, most: usize) -> Result<Result<(), SqlError>, End> {

@@ -370,6 +370,7 @@ impl<P: Protocol> Session<P> {
     /// Tells the client that it may go on, what has become of its transaction, and what has changed of its settings.
     fn ready(&mut self) {
         let status = self.connection.transaction_status();
+        self.forget_undone();
         if status == TransactionStatus::Idle {
             self.extended.forget_portals();
         }

@@ -152,8 +152,10 @@ pub(crate) struct Session<W: Interactive + 'static> {
     /// How long they hear nothing before they are rolled back.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) cursors: Vec<Cursor>,
-    /// How many cursors were declared.
+    /// How many cursors were declared, and portals bound.
     cursor_count: u64,
+    /// Those with greater numbers were undone by a return to a savepoint.
+    undone_behind: Option<u64>,
     slot: Arc<Slot>,
 }
 
@@ -206,6 +208,7 @@ impl<W: Interactive + 'static> Session<W> {
             idle_timeout,
             cursors,
             cursor_count,
+            undone_behind: None,
             slot: slot.clone(),
         })
     }
@@ -503,6 +506,7 @@ impl<W: Interactive + 'static> Session<W> {
                 block.script.return_to(&mark, &self.drawn);
                 block.tape.return_to(mark.taped);
                 self.cursors.retain(|cursor| cursor.has_survived || cursor.number <= mark.cursors);
+                self.undone_behind = Some(self.undone_behind.map_or(mark.cursors, |it| it.min(mark.cursors)));
                 Ok(mark.settings)
             }
             Err(error) => {

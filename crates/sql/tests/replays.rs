@@ -209,3 +209,21 @@ fn deferred_checks_are_made_again_after_a_conflict_of_the_commit() {
     a_parent_goes_before_the_commit::<Maflingo>();
     a_parent_goes_before_the_commit::<Hyper>();
 }
+
+fn a_unique_index_is_made<P: Protocol<Worker: Interactive>>() {
+    let [mut one, mut other] = connections::<P>();
+    all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, b int)", "INSERT INTO t VALUES (1, 1), (2, 2)"]);
+    all(&mut one, &["BEGIN", "UPDATE t SET b = 1 WHERE a = 2"]);
+    let made = run(&mut other, "CREATE UNIQUE INDEX t_b ON t (b)");
+    let ended = run(&mut one, "COMMIT");
+    assert_eq!(made.is_ok(), ended.is_err(), "{}: {made:?} {ended:?}", P::NAME);
+    let codes = [made.err(), ended.err()].map(|error| error.map(|error| error.state().code()));
+    assert!(codes.iter().flatten().all(|code| ["40001", "23505", "55P03"].contains(code)), "{}: {codes:?}", P::NAME);
+}
+
+#[test]
+fn what_runs_again_meets_new_unique_indexes() {
+    a_unique_index_is_made::<Cicada>();
+    a_unique_index_is_made::<Maflingo>();
+    a_unique_index_is_made::<Hyper>();
+}

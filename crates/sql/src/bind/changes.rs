@@ -31,6 +31,7 @@ impl Binder<'_> {
         let targets = Targets {
             table: &table,
             columns: self.insert_targets(&table, &insert.columns)?,
+            are_named: !insert.columns.is_empty(),
             overriding: insert.overriding,
         };
         self.catalog.inserts(
@@ -185,7 +186,7 @@ impl Binder<'_> {
         let overriding = Some(ast::InsertOverriding::System);
         let given = columns.iter().enumerate();
         let given = given.map(|(number, &at)| Some(Typed::new(Expr::Column(number), table.columns[at].of))).collect();
-        let targets = Targets { table: &table, columns, overriding };
+        let targets = Targets { table: &table, columns, are_named: true, overriding };
         let row = self.insert_row(&targets, given)?;
         let source = Node::Project { input: Box::new(Node::Given(targets.columns)), columns: row };
         let (checks, mut keys) = (self.checks(&table)?, self.foreign_keys(&table)?);
@@ -204,6 +205,10 @@ impl Binder<'_> {
         let table = targets.table;
         if given.len() > targets.columns.len() {
             let message = "INSERT has more expressions than target columns";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        if targets.are_named && given.len() < targets.columns.len() {
+            let message = "INSERT has more target columns than expressions";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         let mut row: Vec<Option<Typed>> = vec![None; table.columns.len()];
@@ -423,6 +428,8 @@ impl Binder<'_> {
 pub(super) struct Targets<'t> {
     pub(super) table: &'t Table,
     pub(super) columns: Vec<usize>,
+    /// Whether the statement names them, so that each has a value.
+    pub(super) are_named: bool,
     pub(super) overriding: Option<ast::InsertOverriding>,
 }
 

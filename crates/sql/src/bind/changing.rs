@@ -216,9 +216,6 @@ impl Binder<'_> {
         let columns = self.insert_targets(table, &insert.columns)?;
         let counted = if insert.columns.is_empty() { row.len() } else { columns.len() };
         self.catalog.inserts(need, columns.iter().copied().take(counted));
-        if row.len() < insert.columns.len() {
-            return Err(syntax("INSERT has more target columns than expressions"));
-        }
         let given = row.iter().map(|expr| match expr {
             ast::Expr::Identifier(name) if super::changes::is_default(name) => Ok(None),
             expr => self.within_merge(whole, beside, false, |binder| {
@@ -227,7 +224,7 @@ impl Binder<'_> {
             }),
         });
         let given = given.collect::<Result<Vec<_>, SqlError>>()?;
-        self.insert_row(&Targets { table, columns, overriding: None }, given)
+        self.insert_row(&Targets { table, columns, are_named: !insert.columns.is_empty(), overriding: None }, given)
     }
 
     /// Whether a name is that of a query of WITH.

@@ -293,13 +293,16 @@ impl Binder<'_> {
                 ColumnOption::Null => {}
                 ColumnOption::NotNull => new.nullable = false,
                 ColumnOption::Default(expr) => new.default = Some(self.new_default(expr, of)?),
-                ColumnOption::PrimaryKey(_) => constraints.push(Constraint::Primary(named(), vec![name.clone()])),
-                ColumnOption::Unique(key) if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct => {
-                    return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"));
+                ColumnOption::PrimaryKey(key) => {
+                    check_not_deferrable(key.characteristics, "PRIMARY KEY")?;
+                    constraints.push(Constraint::Primary(named(), vec![name.clone()]));
                 }
                 // Texts are sorted by their bytes.
                 ColumnOption::Collation(name) if matches!(&*super::plain_name(name)?, "C" | "POSIX" | "default") => {}
-                ColumnOption::Unique(_) => constraints.push(Constraint::Unique(named(), vec![name.clone()])),
+                ColumnOption::Unique(key) => {
+                    check_unique(key)?;
+                    constraints.push(Constraint::Unique(named(), vec![name.clone()]));
+                }
                 ColumnOption::ForeignKey(key) => {
                     let (of, parent) = foreign_of(key)?;
                     let of = ForeignKey { columns: vec![name.clone()], ..of };
@@ -502,15 +505,30 @@ pub(super) fn constraint_taken(kind: &str, name: &str) -> SqlError {
     SqlError::new(SqlState::DUPLICATE_OBJECT, format!("{kind} \"{name}\" already exists"))
 }
 
+fn check_unique(key: &ast::UniqueConstraint) -> Result<(), SqlError> {
+    if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct {
+        return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"));
+    }
+    check_not_deferrable(key.characteristics, "UNIQUE")
+}
+
+/// Keys are checked as rows are written: one that is to be checked later is refused.
+fn check_not_deferrable(said: Option<ast::ConstraintCharacteristics>, kind: &str) -> Result<(), SqlError> {
+    let is_deferrable =
+        said.is_some_and(|it| it.deferrable == Some(true) || it.initially == Some(ast::DeferrableInitial::Deferred));
+    if is_deferrable { Err(SqlError::unsupported(format!("{kind} DEFERRABLE"))) } else { Ok(()) }
+}
+
 pub(super) fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, SqlError> {
     match constraint {
         TableConstraint::PrimaryKey(key) => {
+            check_not_deferrable(key.characteristics, "PRIMARY KEY")?;
             Ok(Constraint::Primary(key.name.as_ref().map(folded), names_of(&key.columns)?))
         }
-        TableConstraint::Unique(key) if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct => {
-            Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"))
+        TableConstraint::Unique(key) => {
+            check_unique(key)?;
+            Ok(Constraint::Unique(key.name.as_ref().map(folded), names_of(&key.columns)?))
         }
-        TableConstraint::Unique(key) => Ok(Constraint::Unique(key.name.as_ref().map(folded), names_of(&key.columns)?)),
         TableConstraint::ForeignKey(key) => Ok(Constraint::Foreign(key.name.as_ref().map(folded), foreign_of(key)?)),
         TableConstraint::Check(check) => Ok(Constraint::Check(check.name.as_ref().map(folded), check.expr.clone())),
         other => Err(SqlError::unsupported(format!("the constraint {other}"))),

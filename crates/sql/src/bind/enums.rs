@@ -112,12 +112,15 @@ impl Recorded<'_> {
 fn texts_of(description: &Description) -> impl Iterator<Item = (String, &str)> {
     let of_column = |column: &Column| format!("default value for column {}", column.name);
     let defaults = description.columns.iter().filter_map(move |it| Some((of_column(it), it.default.as_deref()?)));
+    let generated = description.columns.iter();
+    let generated =
+        generated.filter_map(|it| Some((format!("generated column {}", it.name), it.generated.as_deref()?)));
     let checks = description.checks.iter().map(|it| (format!("constraint {}", it.name), it.condition.as_str()));
     let computed = description.columns.iter().filter_map(|column| match column.computed.as_ref()? {
         Computed::Expression(text) | Computed::Member(text) => Some(("index".to_owned(), text.as_str())),
         Computed::Sorted(_) => None,
     });
-    defaults.chain(checks).chain(computed)
+    defaults.chain(generated).chain(checks).chain(computed)
 }
 
 impl Binder<'_> {

@@ -65,6 +65,9 @@ impl Binder<'_> {
         if create.materialized || create.temporary || create.or_alter {
             return Err(SqlError::unsupported("CREATE MATERIALIZED VIEW, and TEMPORARY VIEW"));
         }
+        if create.options != ast::CreateTableOptions::None {
+            return Err(SqlError::unsupported("CREATE VIEW WITH options"));
+        }
         let name = self.catalog.new_object(&create.name)?;
         if name.is_temporary() {
             return Err(SqlError::unsupported("CREATE TEMPORARY VIEW"));

@@ -578,8 +578,12 @@ fn failing(table: &Table, row: &[Datum<'_>], zone: &Zone) -> String {
     format!("Failing row contains ({}).", shown(row, table.visible().map(|(at, _)| at), table, zone))
 }
 
+/// A unique index has the key of a row already. A transaction that is run again may meet an index that was made since the statement was bound: that is a conflict.
 pub(super) fn duplicate(table: &Table, index: IndexId, row: &[Datum<'_>], zone: &Zone) -> SqlError {
-    let index = table.indexes.iter().find(|it| it.id == index).unwrap_or_else(|| table.primary());
+    let Some(index) = table.indexes.iter().find(|it| it.id == index) else {
+        let detail = format!("A unique index of \"{}\" was made since the statement ran first.", table.name);
+        return SqlError::of_engine(Error::Conflict).with_detail(detail);
+    };
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     let keys = table.sources(index);
     let (names, values) = (table.names(&keys), shown(row, keys.iter().copied(), table, zone));

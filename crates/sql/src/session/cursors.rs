@@ -57,7 +57,12 @@ impl<W: Interactive + 'static> Session<W> {
         }
     }
 
-    /// The number of a new cursor.
+    /// Behind which number cursors and portals were undone since this was asked last.
+    pub(crate) fn take_undone(&mut self) -> Option<u64> {
+        self.undone_behind.take()
+    }
+
+    /// The number of a new cursor or portal.
     pub(crate) fn next_cursor(&mut self) -> u64 {
         self.cursor_count += 1;
         self.cursor_count
