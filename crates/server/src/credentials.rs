@@ -1,6 +1,6 @@
 //! How clients show who they are, and the password of the role `postgres` until that has another one.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::path::Path;
 use polychron_sql::Verifier;
 
 use crate::error::ServerError;
+use crate::files::text_of;
 
 /// How clients show who they are.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ impl Password {
     /// It cannot be read, or is empty.
     pub fn of_file(path: &Path) -> Result<Self, ServerError> {
         let wrong = |what: String| ServerError::Credentials(path.to_owned(), what);
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let text = text_of(path).map_err(|error| wrong(error.to_string()))?;
         match text.lines().next() {
             None | Some("") => Err(wrong("its first line has no password".to_owned())),
             Some(password) => Self::new(password),
@@ -80,7 +81,7 @@ impl Password {
     /// It cannot be read, or is damaged.
     pub fn kept(path: &Path) -> Result<Option<Self>, ServerError> {
         let wrong = |what: String| ServerError::Credentials(path.to_owned(), what);
-        match fs::read_to_string(path) {
+        match text_of(path) {
             Ok(text) => {
                 let verifier = Verifier::parse(text.trim_end());
                 let verifier = verifier.ok_or_else(|| wrong("it is no verifier of a password".to_owned()))?;
@@ -119,8 +120,8 @@ mod tests {
         own.keep(&path).unwrap();
         assert!(own.keep(&path).is_err(), "nothing is overwritten");
         assert_eq!(Password::kept(&path).unwrap().unwrap().verifier, own.verifier);
-        assert!(!fs::read_to_string(&path).unwrap().contains(&password));
-        fs::write(&path, "SCRAM-SHA-256$4096:").unwrap();
+        assert!(!std::fs::read_to_string(&path).unwrap().contains(&password));
+        std::fs::write(&path, "SCRAM-SHA-256$4096:").unwrap();
         assert!(Password::kept(&path).is_err());
     }
 }

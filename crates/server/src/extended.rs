@@ -19,6 +19,11 @@ use crate::session::{Session, Wire};
 /// The most portals of a session.
 const MOST: usize = 10_000;
 
+/// The most bytes that portals take with their values, and with rows which clients have not fetched yet.
+const MOST_BYTES: usize = 1 << 30;
+/// Up to how many bytes a portal is small.
+const SMALL: usize = 4096;
+
 /// A statement with values, and how far it has come.
 #[derive(Debug)]
 struct Portal {
@@ -99,6 +104,10 @@ impl<T> ByName<T> {
         self.named.len() >= MOST
     }
 
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.unnamed.iter().chain(self.named.values())
+    }
+
     fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
         self.unnamed = self.unnamed.take().filter(&keeps);
         self.named.retain(|_, value| keeps(value));
@@ -109,6 +118,20 @@ impl Extended {
     /// Their transaction has ended.
     pub(crate) fn forget_portals(&mut self) {
         self.portals.clear();
+    }
+
+    /// Whether there is room for the rows of this portal beside those of the others.
+    fn check_room(&self, new: &Portal) -> Result<(), SqlError> {
+        let bytes = |portal: &Portal| {
+            let rows = portal.rows.as_ref().filter(|_| !portal.is_done).map_or(0, Rows::bytes);
+            rows + portal.values.iter().map(OwnedDatum::bytes).sum::<usize>()
+        };
+        // Small ones are bounded by their number.
+        if bytes(new) <= SMALL || bytes(new) + self.portals.iter().map(bytes).sum::<usize>() <= MOST_BYTES {
+            return Ok(());
+        }
+        let error = SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory");
+        Err(error.with_detail(format!("Portals of a session take at most {MOST_BYTES} bytes.")))
     }
 
     /// A return to a savepoint has undone what was bound behind this number.
@@ -183,6 +206,9 @@ impl<P: Protocol> Session<P> {
         match self.portal(bind) {
             Ok(mut portal) => {
                 portal.number = self.connection.number_portal();
+                if let Err(error) = self.extended.check_room(&portal) {
+                    return self.refuse(error);
+                }
                 self.extended.portals.insert(bind.portal, portal);
                 self.wire.answers.plain(b'2');
                 Ok(())
@@ -298,7 +324,12 @@ impl<P: Protocol> Session<P> {
             }
         }
         let before = portal.statement.prepared.binding();
-        let done = self.run_portal(&mut portal, most)?;
+        let mut done = self.run_portal(&mut portal, most)?;
+        if done.is_ok()
+            && let Err(error) = self.extended.check_room(&portal)
+        {
+            done = self.refuse(error);
+        }
         if portal.statement.prepared.binding() != before {
             self.connection.keep_bound(&portal.name, &portal.statement.prepared);
         }

@@ -11,8 +11,10 @@ use polychron_base::clock::{Clock as _, Duration, SystemClock};
 
 /// How long an address waits after its first failure, and a client without one for its answer.
 pub(crate) const FIRST: Duration = Duration::from_millis(500);
-/// After how many failures the wait doubles no longer: then it is eight seconds.
+/// After how many failures the wait doubles no longer.
 const DOUBLINGS: u32 = 4;
+/// The longest wait. Who has waited for so long in all goes on, so that others who fail as the same role hold nobody up for longer.
+pub(crate) const LONGEST: Duration = Duration::from_secs(8);
 /// After this time without a failure an address begins anew.
 const FORGOTTEN_NS: u64 = 600_000_000_000;
 /// The most failures that are known: beyond, the oldest one is forgotten.

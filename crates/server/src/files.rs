@@ -26,6 +26,14 @@ pub(crate) fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What a plain file of at most a mebibyte has as text: of a password, for example. Nobody waits for the other end of a pipe.
+///
+/// # Errors
+/// It cannot be read, is no plain file, is longer, or has no text.
+pub fn text_of(path: &Path) -> io::Result<String> {
+    String::from_utf8(contents(path)?).map_err(|_| io::Error::other("it has no text"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

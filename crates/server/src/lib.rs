@@ -42,6 +42,7 @@ pub use configuration::{PREFIX, Sources, printed_configuration};
 pub use credentials::{Credentials, Password, new_password};
 pub use error::ServerError;
 use failures::Failures;
+pub use files::text_of;
 use listen::Acceptor;
 pub use polychron_sql::{Configuration, SlowLog};
 use registry::Registry;

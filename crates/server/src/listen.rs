@@ -56,11 +56,15 @@ fn check_addresses(options: &Options) -> Result<(), ServerError> {
 pub(crate) fn try_doors(options: &Options, own: &[SocketAddr]) -> Result<(), ServerError> {
     check_addresses(options)?;
     let metrics = options.metrics.iter().map(|metrics| &metrics.address);
-    for address in options.listen.iter().chain(metrics) {
+    let all: Vec<_> = options.listen.iter().chain(metrics).collect();
+    for (at, address) in all.iter().enumerate() {
+        if all[..at].iter().any(|other| overlap(**other, **address)) {
+            return Err(ServerError::Listen(**address, io::ErrorKind::AddrInUse.into()));
+        }
         // A port of the server itself is free when it starts again.
         let is_own = own.iter().any(|own| own.port() == address.port());
         let tried = SocketAddr::new(address.ip(), if is_own { 0 } else { address.port() });
-        TcpListener::bind(tried).map_err(|error| ServerError::Listen(*address, error))?;
+        TcpListener::bind(tried).map_err(|error| ServerError::Listen(**address, error))?;
     }
     if let Some(directory) = &options.socket_directory {
         // As long as the name of any port's.
@@ -72,6 +76,14 @@ pub(crate) fn try_doors(options: &Options, own: &[SocketAddr]) -> Result<(), Ser
         return Err(ServerError::NoAddress);
     }
     Ok(())
+}
+
+/// Whether two listeners cannot have these addresses at one time. Port 0 is any free one.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let [first, second] = [one, other].map(|address| address.ip().to_canonical());
+    one.port() != 0
+        && one.port() == other.port()
+        && (first == second || first.is_unspecified() || second.is_unspecified())
 }
 
 /// Opens what the options name.

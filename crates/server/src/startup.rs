@@ -67,6 +67,8 @@ pub(crate) struct Newcomer {
     startup: Option<Startup>,
     /// Until when it waits for what is next.
     until_ns: Option<u64>,
+    /// How long it has waited because others have failed.
+    waited: Duration,
     /// What it is told behind the wait.
     refused: Option<SqlError>,
 }
@@ -101,6 +103,7 @@ impl Newcomer {
             deadline_ns: None,
             startup: None,
             until_ns: None,
+            waited: Duration::ZERO,
             refused: None,
         }
     }
@@ -365,8 +368,13 @@ impl Newcomer {
         failures: &Failures,
     ) -> Result<Option<Duration>, End> {
         let address = self.socket.address();
-        if let Some(Err(left)) = address.map(|address| failures.begin(address, user)) {
-            return Ok(Some(left));
+        let left = failures::LONGEST.saturating_sub(self.waited);
+        if !left.is_zero()
+            && let Some(Err(wait)) = address.map(|address| failures.begin(address, user))
+        {
+            let wait = wait.min(left);
+            self.waited += wait;
+            return Ok(Some(wait));
         }
         let own = match known {
             Some(known) if user == ROLE && !known.has_password() => Some(first.verifier.clone()),

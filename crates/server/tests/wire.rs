@@ -176,6 +176,38 @@ fn portals_are_suspended() {
     assert_eq!(raw.ask(&query("SELECT * FROM t")), "T C:SELECT 0 Z:I");
 }
 
+/// A return to a savepoint undoes the portals that were bound behind it, however it is said, and no older ones.
+#[test]
+fn portals_go_with_their_savepoints() {
+    let server = server();
+    let mut raw = Raw::ready(&server);
+    raw.ask(&query("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2)"));
+    let first = |portal: &str| [parse("", "SELECT a FROM t"), bind(portal, "", &[]), execute(portal, 1)].concat();
+    raw.ask(&query("BEGIN"));
+    assert_eq!(raw.ask(&[first("old"), sync()].concat()), "1 2 D s Z:T");
+    raw.ask(&query("SAVEPOINT s; INSERT INTO t VALUES (3)"));
+    assert_eq!(raw.ask(&[first("new"), sync()].concat()), "1 2 D s Z:T");
+    raw.ask(&query("ROLLBACK TO s"));
+    assert_eq!(raw.ask(&[execute("old", 0), sync()].concat()), "D C:SELECT 1 Z:T");
+    let back = [parse("", "ROLLBACK TO s"), bind("", "", &[]), execute("", 0), execute("newer", 0), sync()].concat();
+    assert_eq!(raw.ask(&[first("newer"), back].concat()), "1 2 D s 1 2 C:ROLLBACK E:34000 Z:E");
+    raw.ask(&query("ROLLBACK TO s"));
+    assert_eq!(raw.ask(&[execute("new", 0), sync()].concat()), "E:34000 Z:E");
+}
+
+/// A statement without a name goes when another one is sent, even a wrong one.
+#[test]
+fn wrong_statements_leave_no_older_ones() {
+    let server = server();
+    let mut raw = Raw::ready(&server);
+    for wrong in ["selct", "SELECT * FROM nowhere"] {
+        assert_eq!(raw.ask(&[parse("", "SELECT 1"), sync()].concat()), "1 Z:I");
+        let code = raw.ask(&[parse("", wrong), sync()].concat());
+        assert!(code.starts_with("E:42"), "{code}");
+        assert_eq!(raw.ask(&[bind("", "", &[]), execute("", 0), sync()].concat()), "E:26000 Z:I");
+    }
+}
+
 #[test]
 fn what_lies_between_two_syncs_is_one_transaction() {
     let server = server();

@@ -507,6 +507,11 @@ impl Catalog {
         next
     }
 
+    /// The sessions that have closed one of the tables.
+    pub(crate) fn closers(&self, tables: &[TableId]) -> Vec<u64> {
+        tables.iter().filter_map(|table| self.closed.get(table).copied()).collect()
+    }
+
     /// Whether one of the tables is closed to a session.
     pub(crate) fn is_closed(&self, tables: &[TableId], session: u64) -> bool {
         tables.iter().any(|table| self.closed.get(table).is_some_and(|by| *by != session))

@@ -17,7 +17,7 @@ use crate::configured::{Configured, Holder};
 use crate::definitions::{self, Definitions, Kept, Other};
 use crate::enums;
 use crate::error::SqlError;
-use crate::gates::{Gates, Slot};
+use crate::gates::{Gates, Slot, Wait};
 use crate::names::Name;
 use crate::notifications::Post;
 use crate::parking::Shortage;
@@ -129,7 +129,8 @@ impl<P: Protocol> SqlDatabase<P> {
             return Ok(());
         }
         let mut has_closed = false;
-        let ended = self.gates.wait(time, || {
+        let wait = Wait { session: slot.session, tables, for_users: true };
+        let ended = self.gates.wait(time, &wait, &|tables| self.catalog().closers(tables), || {
             if !has_closed {
                 let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
                 if catalog.is_closed(tables, slot.session) {
@@ -191,7 +192,9 @@ impl<P: Protocol> SqlDatabase<P> {
         }
         slot.leave(before);
         if is_closed {
-            self.gates.wait(time, || !self.catalog().is_closed(&new, slot.session))?;
+            let wait = Wait { session: slot.session, tables: &new, for_users: false };
+            let closers = |tables: &[TableId]| self.catalog().closers(tables);
+            self.gates.wait(time, &wait, &closers, || !self.catalog().is_closed(&new, slot.session))?;
         }
         Ok(false)
     }

@@ -145,6 +145,15 @@ pub enum OwnedDatum {
 }
 
 impl OwnedDatum {
+    /// How many bytes it takes beside itself.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Text(text) | Self::Json(text) => text.len(),
+            Self::Bytes(bytes) | Self::Array(bytes) => bytes.len(),
+        }
+    }
+
     /// NULL.
     pub const NULL: Self = Self::Plain(Datum::Null);
 

@@ -6,6 +6,7 @@
 //!
 //! What is noted stays when the transaction ends, and is in use no longer. A statement that runs again then says by one word that it is.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use polychron_base::TableId;
@@ -20,14 +21,27 @@ use crate::watch::{Activity, Watch};
 
 /// How long a wait looks away.
 const NAP: Duration = Duration::from_millis(2);
+/// After how many times a wait looks whether it is one of a cycle.
+const LOOKS: u32 = 64;
 
 /// The sessions of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     sessions: Mutex<(u64, Vec<Weak<Slot>>)>,
     pub(crate) watch: Arc<Watch>,
+    /// For which tables sessions wait, and whether they wait for those who use them, too.
+    waiting: Mutex<HashMap<u64, (Vec<TableId>, bool)>>,
     /// Something was opened, or a transaction has ended.
     changed: (Mutex<()>, Condvar),
+}
+
+/// What a session waits for.
+pub(crate) struct Wait<'w> {
+    pub(crate) session: u64,
+    /// Tables that others have closed.
+    pub(crate) tables: &'w [TableId],
+    /// Transactions of others that use the tables hold the session up, too.
+    pub(crate) for_users: bool,
 }
 
 /// What the open transaction of a session uses.
@@ -251,10 +265,40 @@ impl Gates {
         others.all(|slot| slot.give_up(tables))
     }
 
-    /// Waits until this holds, for as long as `time` says.
-    pub(crate) fn wait(&self, time: Option<Duration>, mut holds: impl FnMut() -> bool) -> Result<(), SqlError> {
-        let own = time.map(Limits::timeout);
+    /// Waits until this holds, for as long as `time` says. `closers` tells who has closed tables.
+    ///
+    /// # Errors
+    /// The time is over, or the session waits for itself in the end. Of the sessions of a cycle the first one that finds it fails.
+    pub(crate) fn wait(
+        &self,
+        time: Option<Duration>,
+        wait: &Wait<'_>,
+        closers: &dyn Fn(&[TableId]) -> Vec<u64>,
+        mut holds: impl FnMut() -> bool,
+    ) -> Result<(), SqlError> {
+        if holds() {
+            return Ok(());
+        }
+        lock(&self.waiting).insert(wait.session, (wait.tables.to_vec(), wait.for_users));
+        let ended = self.wait_noted(time, wait, closers, holds);
+        lock(&self.waiting).remove(&wait.session);
+        ended
+    }
+
+    fn wait_noted(
+        &self,
+        time: Option<Duration>,
+        wait: &Wait<'_>,
+        closers: &dyn Fn(&[TableId]) -> Vec<u64>,
+        mut holds: impl FnMut() -> bool,
+    ) -> Result<(), SqlError> {
+        let (own, mut looks) = (time.map(Limits::timeout), 0_u32);
         while !holds() {
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS) && self.waits_for_itself(wait.session, closers) {
+                let detail = "The session waits for tables of others, and one of these waits for its tables.";
+                return Err(SqlError::new(SqlState::DEADLOCK_DETECTED, "deadlock detected").with_detail(detail));
+            }
             // Those of the statement come first.
             limits::check().map_err(SqlError::of_engine)?;
             if own.as_ref().is_some_and(|own| own.check().is_err()) {
@@ -267,6 +311,26 @@ impl Gates {
             drop(self.changed.1.wait_timeout(guard, NAP));
         }
         Ok(())
+    }
+
+    /// Whether the session waits for one that waits for it, at once or over others. It waits no longer then.
+    fn waits_for_itself(&self, session: u64, closers: &dyn Fn(&[TableId]) -> Vec<u64>) -> bool {
+        let (held, mut waiting) = (self.held(), lock(&self.waiting));
+        let (mut seen, mut next) = (HashSet::new(), vec![session]);
+        while let Some(one) = next.pop() {
+            let Some((tables, for_users)) = waiting.get(&one) else { continue };
+            let users = held.iter().filter(|(_, table)| *for_users && tables.contains(table)).map(|(user, _)| *user);
+            for other in closers(tables).into_iter().chain(users).filter(|other| *other != one) {
+                if other == session {
+                    waiting.remove(&session);
+                    return true;
+                }
+                if seen.insert(other) {
+                    next.push(other);
+                }
+            }
+        }
+        false
     }
 
     /// A table was opened: who waits looks again.

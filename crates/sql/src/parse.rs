@@ -355,6 +355,9 @@ pub(crate) fn statements(text: &str) -> Result<Vec<ast::Statement>, SqlError> {
     commands.collect()
 }
 
+/// The most statements of a text, which are parsed before the first one runs: some kilobytes each.
+const MOST_COMMANDS: usize = 1 << 15;
+
 /// The statements of a text.
 pub(crate) fn commands(text: &str) -> Result<Vec<Command>, SqlError> {
     let is_at_end = |error: &SqlError| error.message() == "syntax error at end of input";
@@ -369,6 +372,10 @@ fn commands_of(text: &str) -> Result<Vec<Command>, SqlError> {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(commands);
+        }
+        if commands.len() == MOST_COMMANDS {
+            let message = format!("a text has at most {MOST_COMMANDS} statements");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
         }
         commands.push(command(&mut parser).map_err(|error| known_gap(text, error))?);
         match &parser.peek_token_ref().token {

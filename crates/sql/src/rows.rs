@@ -107,6 +107,11 @@ impl Rows {
         }
     }
 
+    /// About how many bytes of memory they take.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.cells.capacity() * size_of::<Cell>() + self.text.capacity() + self.bytes.capacity()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.cells.clear();
         self.text.clear();

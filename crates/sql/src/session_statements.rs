@@ -26,6 +26,10 @@ use crate::types::Type;
 
 /// The most statements with names.
 const MOST: usize = 10_000;
+/// The most bytes of their texts. What is bound takes some times as many.
+const MOST_BYTES: usize = 1 << 25;
+/// Up to how many bytes they are short.
+const SHORT: usize = 4096;
 
 /// A statement that has a name.
 #[derive(Clone, Debug)]
@@ -71,6 +75,15 @@ impl<P: Protocol> Connection<P> {
     /// Another one has it, or there are too many.
     pub fn name_statement(&mut self, name: &str, named: Named) -> Result<(), SqlError> {
         self.check_new_name(name)?;
+        let bytes = |known: &Named| known.prepared.text().len();
+        // Short ones are bounded by their number.
+        if bytes(&named) > SHORT
+            && !self.statements.is_empty()
+            && self.statements.values().map(bytes).sum::<usize>() + bytes(&named) > MOST_BYTES
+        {
+            let detail = format!("The texts of prepared statements of a session take at most {MOST_BYTES} bytes.");
+            return Err(SqlError::out_of_memory(detail));
+        }
         self.statements.insert(name.to_owned(), named);
         Ok(())
     }

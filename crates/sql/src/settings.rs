@@ -14,6 +14,7 @@ use polychron_base::clock::Duration;
 use polychron_engine::Protocol;
 
 use crate::connection::Connection;
+use crate::error::SqlError;
 use crate::names::Path;
 use crate::parameters::ClientSettings;
 use crate::text::Zone;
@@ -92,6 +93,11 @@ impl<P: Protocol> Connection<P> {
             self.session.drawn().set_path(settings.path.clone());
             self.path = settings.path;
         }
+    }
+
+    /// The zone is about to become this one: a transaction that could not be run again in it leaves its snapshot before, if it may write later.
+    pub(crate) fn prepare_zone(&mut self, zone: &Zone) -> Result<(), SqlError> {
+        if zone.shown() == self.zone.shown() { Ok(()) } else { self.session.leave_undeclared(false, &self.zone) }
     }
 
     /// Changes settings, up to the end of the open transaction where that is `is_local`.

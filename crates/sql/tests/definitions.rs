@@ -519,3 +519,59 @@ fn an_index_comes_between_two_definitions() {
     let indexes = "SELECT indexname FROM pg_indexes WHERE tablename = 't' ORDER BY 1";
     assert_eq!(run(&mut one, indexes).unwrap(), "k\nt_pkey");
 }
+
+/// A transaction that has read through a view reads the same view to its end.
+fn views_stay_for_their_readers<P: Protocol<Worker: Interactive>>() {
+    let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
+    all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, b int)", "INSERT INTO t VALUES (1, 1), (2, 200)"]);
+    all(&mut one, &["CREATE VIEW v AS SELECT * FROM t WHERE b < 3", "CREATE VIEW w AS SELECT * FROM v"]);
+    all(&mut one, &["BEGIN", "SELECT count(*) FROM w"]);
+    all(&mut other, &["SET lock_timeout = '20ms'"]);
+    for text in [
+        "CREATE OR REPLACE VIEW v AS SELECT * FROM t WHERE b > 100",
+        "DROP VIEW w",
+        "ALTER VIEW w RENAME TO x",
+        "DROP VIEW v CASCADE",
+    ] {
+        assert_eq!(code(run(&mut other, text)), "55P03", "{}: {text}", P::NAME);
+    }
+    assert_eq!(run(&mut one, "SELECT a FROM w").unwrap(), "1", "{}", P::NAME);
+    all(&mut one, &["COMMIT"]);
+    all(&mut other, &["CREATE OR REPLACE VIEW v AS SELECT * FROM t WHERE b > 100"]);
+    assert_eq!(run(&mut one, "SELECT a FROM w").unwrap(), "2", "{}", P::NAME);
+    all(&mut one, &["BEGIN", "SELECT count(*) FROM w", "DROP VIEW v CASCADE", "COMMIT"]);
+}
+
+#[test]
+fn a_view_stays_for_those_who_have_read_it() {
+    views_stay_for_their_readers::<Cicada>();
+    views_stay_for_their_readers::<Locking>();
+}
+
+/// Sessions that wait for each other's tables: one of them is told so, without any time being over.
+fn deadlocks<P: Protocol<Worker: Interactive>>() {
+    let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| connect(&database));
+    all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY)", "CREATE TABLE u (a int PRIMARY KEY)"]);
+    all(&mut one, &["SET lock_timeout = 0", "BEGIN", "ALTER TABLE t ADD x int"]);
+    all(&mut other, &["SET lock_timeout = 0", "BEGIN", "ALTER TABLE u ADD x int"]);
+    let end = |connection: &mut Connection<P>, text| {
+        let ended = run(connection, text).map_err(|error| error.state().code());
+        let last = if ended.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        run(connection, last).unwrap_or_else(|error| panic!("{}: {last}: {error}", P::NAME));
+        ended.err()
+    };
+    let ends = std::thread::scope(|scope| {
+        let first = scope.spawn(|| end(&mut one, "SELECT count(*) FROM u"));
+        let second = scope.spawn(|| end(&mut other, "ALTER TABLE t ADD y int"));
+        [first, second].map(|thread| thread.join().unwrap())
+    });
+    assert!(matches!(ends, [Some("40P01"), None] | [None, Some("40P01")]), "{}: {ends:?}", P::NAME);
+}
+
+#[test]
+fn who_waits_for_each_other_is_told() {
+    deadlocks::<Cicada>();
+    deadlocks::<Hyper>();
+}

@@ -210,3 +210,25 @@ fn a_subquery_that_runs_for_each_row_gives_its_memory_back() {
     let sorted = "SELECT v FROM (SELECT repeat('x', 100000) || g AS v) s ORDER BY v";
     assert_eq!(answer(&format!("SELECT count(({sorted})) FROM generate_series(1, 4000) g")), "4000");
 }
+
+#[test]
+fn plans_that_double_with_each_level_are_refused() {
+    let levels = |count: usize| {
+        let queries: Vec<_> =
+            (1..count).map(|at| format!("c{at} AS (SELECT a.a FROM c{0} a, c{0} b)", at - 1)).collect();
+        format!("WITH c0 AS (SELECT 1 AS a), {} SELECT count(*) FROM c{}", queries.join(", "), count - 1)
+    };
+    assert_eq!(answer(&levels(8)), "1");
+    assert_eq!(answer(&levels(60)), "54001");
+    let mut views = String::from("CREATE TABLE t (a int); CREATE VIEW v0 AS SELECT a FROM t;");
+    for at in 1..12 {
+        views += &format!("CREATE VIEW v{at} AS SELECT a.a FROM v{0} a, v{0} b, v{0} c;", at - 1);
+    }
+    assert_eq!(answer(&views), "54001");
+}
+
+#[test]
+fn texts_have_a_bounded_number_of_statements() {
+    assert_eq!(answer(&"SELECT 1;".repeat(1000)), "1");
+    assert_eq!(answer(&"SELECT 1;".repeat(40_000)), "54000");
+}

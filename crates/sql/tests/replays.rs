@@ -1,6 +1,7 @@
 //! Transactions that a client holds are run again after a conflict, where the client cannot tell.
 
 use std::sync::Arc;
+use std::thread;
 
 use crate::common::{all, connect, run};
 use polychron_engine::{Common, Interactive, Protocol};
@@ -212,9 +213,9 @@ fn deferred_checks_are_made_again_after_a_conflict_of_the_commit() {
 
 fn a_unique_index_is_made<P: Protocol<Worker: Interactive>>() {
     let [mut one, mut other] = connections::<P>();
-    all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY, b int)", "INSERT INTO t VALUES (1, 1), (2, 2)"]);
-    all(&mut one, &["BEGIN", "UPDATE t SET b = 1 WHERE a = 2"]);
-    let made = run(&mut other, "CREATE UNIQUE INDEX t_b ON t (b)");
+    all(&mut one, &["UPDATE t SET v = id", "BEGIN", "UPDATE t SET v = 1 WHERE id = 2"]);
+    let made =
+        thread::scope(|scope| scope.spawn(|| run(&mut other, "CREATE UNIQUE INDEX t_v ON t (v)")).join().unwrap());
     let ended = run(&mut one, "COMMIT");
     assert_eq!(made.is_ok(), ended.is_err(), "{}: {made:?} {ended:?}", P::NAME);
     let codes = [made.err(), ended.err()].map(|error| error.map(|error| error.state().code()));
@@ -226,4 +227,22 @@ fn what_runs_again_meets_new_unique_indexes() {
     a_unique_index_is_made::<Cicada>();
     a_unique_index_is_made::<Maflingo>();
     a_unique_index_is_made::<Hyper>();
+}
+
+/// What cannot be run again does not begin in a snapshot that it could not leave.
+fn cursors_behind_settings<P: Protocol<Worker: Interactive>>() {
+    for said in ["SET CONSTRAINTS ALL DEFERRED", "SET LOCAL TIME ZONE 'Asia/Tokyo'"] {
+        let [mut one, _other] = connections::<P>();
+        let cursor = "DECLARE c CURSOR FOR SELECT id FROM t";
+        all(&mut one, &["BEGIN", said, cursor, "DELETE FROM t WHERE id = 1", "COMMIT"]);
+        all(&mut one, &["BEGIN", cursor, said, "DELETE FROM t WHERE id = 2", "COMMIT"]);
+        assert_eq!(run(&mut one, "SELECT id FROM t").unwrap(), "3", "{}: {said}", P::NAME);
+    }
+}
+
+#[test]
+fn transactions_that_run_once_write_behind_cursors() {
+    cursors_behind_settings::<Cicada>();
+    cursors_behind_settings::<Maflingo>();
+    cursors_behind_settings::<Hyper>();
 }

@@ -70,7 +70,7 @@ fn metrics(configuration: &Configuration) -> Result<Option<Metrics>, String> {
     };
     let password = file.map(|file| {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let text = std::fs::read_to_string(&file).map_err(|error| failed(&error))?;
+        let text = polychron_server::text_of(&file).map_err(|error| failed(&error))?;
         let line = text.lines().next().filter(|line| !line.is_empty());
         line.map(str::to_owned).ok_or_else(|| failed(&"the first line is empty"))
     });

@@ -110,6 +110,7 @@ impl Binder<'_> {
     /// A table, a view, a sequence, a relation of the system, or a query of `WITH`.
     fn relation(&mut self, name: &ast::ObjectName, alias: Option<&ast::TableAlias>) -> Result<Source, SqlError> {
         let is_plain = name.0.len() == 1;
+        self.count_relations(1)?;
         if is_plain && let Some(bound) = self.named_query(name)? {
             let own = super::plain_name(name)?;
             let named = alias.map_or(own, |alias| folded(&alias.name));

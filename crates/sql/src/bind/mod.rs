@@ -99,6 +99,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) named_windows: Vec<windows::NamedWindow>,
     /// A column of a query stays of unknown type: the other side of a UNION tells.
     pub(crate) keeps_unknown: bool,
+    /// How many relations were bound, those within views and named queries each time.
+    pub(crate) relations: u64,
     /// The queries of `WITH` that are known, the innermost one last.
     pub(crate) tables: Vec<sets::Named>,
     /// The changes in WITH so far, and the numbers of their rows: `None` where none may stand.
@@ -312,6 +314,7 @@ impl<'c> Binder<'c> {
             behind: None,
             named_windows: Vec::new(),
             keeps_unknown: false,
+            relations: 0,
             tables: Vec::new(),
             changes: None,
             from_start: 0,

@@ -14,6 +14,9 @@ use crate::expr::{Expr, Typed};
 use crate::plan::{Node, OutputColumn, Plan};
 use crate::types::Type;
 
+/// The most relations of a statement.
+const MOST_RELATIONS: u64 = 1 << 16;
+
 /// A query that has a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
@@ -23,6 +26,8 @@ pub(crate) struct Named {
     /// The number of scopes around it.
     depth: usize,
     is_used: bool,
+    /// How many relations it has, those within others each time.
+    relations: u64,
 }
 
 impl Named {
@@ -103,6 +108,7 @@ impl Binder<'_> {
     fn named_queries(&mut self, with: &ast::With, changes: &mut Option<Vec<(usize, Plan)>>) -> Result<(), SqlError> {
         let first = self.tables.len();
         for cte in &with.cte_tables {
+            let before = self.relations;
             let name = folded(&cte.alias.name);
             if self.tables[first..].iter().any(|own| own.name == name) {
                 let message = format!("WITH query name \"{name}\" specified more than once");
@@ -146,12 +152,27 @@ impl Binder<'_> {
                 Node::Kept { id: self.next_part(), input: Arc::new(bound.node), width }
             };
             self.know(name, bound.columns, node);
+            let relations = self.relations - before;
+            self.tables.last_mut().into_iter().for_each(|own| own.relations = relations);
         }
         Ok(())
     }
 
+    /// Counts relations that a statement has. Named queries and views within each other may double them with each level: so plans are bounded.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn count_relations(&mut self, more: u64) -> Result<(), SqlError> {
+        self.relations = self.relations.saturating_add(more);
+        if self.relations <= MOST_RELATIONS {
+            return Ok(());
+        }
+        let message = format!("a statement has more than {MOST_RELATIONS} relations, with those within views and WITH");
+        Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message))
+    }
+
     fn know(&mut self, name: String, columns: Vec<OutputColumn>, node: Node) {
-        self.tables.push(Named { name, columns, node, depth: self.scopes.len(), is_used: false });
+        self.tables.push(Named { name, columns, node, depth: self.scopes.len(), is_used: false, relations: 0 });
     }
 
     /// The query of this name, as it is seen from here.
@@ -166,9 +187,10 @@ impl Binder<'_> {
             let message = format!("WITH query \"{name}\" does not have a RETURNING clause");
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
-        let mut node = found.node.clone();
+        let (mut node, columns, relations) = (found.node.clone(), found.columns.clone(), found.relations);
         node.shift((levels - found.depth) as isize);
-        Ok(Some(Query { node, columns: found.columns.clone() }))
+        self.count_relations(relations)?;
+        Ok(Some(Query { node, columns }))
     }
 
     /// A query that may name itself on its right side; nothing if it does not.

@@ -1,6 +1,6 @@
 //! Views: queries with a name, which a FROM that names them has in its place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -168,12 +168,28 @@ impl Binder<'_> {
 
     /// A view goes: what it is about is told, but for what goes, too.
     pub(super) fn forget_view(&self, view: &View, going: &[Name], definition: &mut Definition) -> Result<(), SqlError> {
+        self.close_beneath(view, definition)?;
         for other in view.about.iter().filter(|other| !going.contains(other)) {
             let goes = definition.objects.iter().any(|(name, object)| name == other && object.is_none());
             if !goes {
                 self.note_views(other, definition, &|views| views.retain(|own| *own != view.name))?;
             }
         }
+        Ok(())
+    }
+
+    /// Closes the tables that a view reads: a transaction that has read through it goes on with it as it is.
+    pub(super) fn close_beneath(&self, view: &View, definition: &mut Definition) -> Result<(), SqlError> {
+        let (mut waiting, mut seen) = (view.about.clone(), BTreeSet::new());
+        while let Some(name) = waiting.pop() {
+            match self.catalog.object(&name)? {
+                Some(Object::Table(table)) => definition.closes.push(table.id),
+                Some(Object::View(other)) if seen.insert(name) => waiting.extend(other.about.iter().cloned()),
+                _ => {}
+            }
+        }
+        definition.closes.sort_unstable();
+        definition.closes.dedup();
         Ok(())
     }
 

@@ -96,14 +96,6 @@ pub(super) fn call(
 }
 
 /// Bytes of a value beside the variable itself.
-fn bytes_of(value: &OwnedDatum) -> usize {
-    match value {
-        OwnedDatum::Plain(_) => 0,
-        OwnedDatum::Text(text) | OwnedDatum::Json(text) => text.len(),
-        OwnedDatum::Bytes(bytes) | OwnedDatum::Array(bytes) => bytes.len(),
-    }
-}
-
 fn is_true(value: &OwnedDatum) -> bool {
     matches!(value.get(), Datum::Bool(true))
 }
@@ -378,7 +370,7 @@ impl<'t> Machine<'t> {
             let message = format!("null value cannot be assigned to variable \"{name}\" declared NOT NULL");
             return Err(SqlError::new(SqlState("22004"), message).into());
         }
-        let (old, new) = (bytes_of(&frame.slots[slot]), bytes_of(&value));
+        let (old, new) = (frame.slots[slot].bytes(), value.bytes());
         if new > 0 {
             self.whole.take(new)?;
         }

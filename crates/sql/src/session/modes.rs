@@ -119,12 +119,12 @@ impl<W: Interactive + 'static> Session<W> {
         }
     }
 
-    /// Whether the held transaction has done nothing yet, and may read a snapshot although it is not read-only: it is begun again where it changes something.
+    /// Whether the held transaction has done nothing yet, and may read a snapshot although it is not read-only: it is run again where it changes something.
     pub(super) fn may_move_to_snapshot(&self) -> bool {
         let is_new = |block: &Block<W>| !block.script.has_run() && block.savepoints.is_empty();
-        self.is_replayed
-            && self.has_snapshots
-            && self.block.as_ref().is_some_and(|block| block.view == View::Present && is_new(block))
+        let may_leave = |block: &Block<W>| block.can_run_again(self.is_replayed);
+        let may_move = |block: &Block<W>| block.view == View::Present && is_new(block) && may_leave(block);
+        self.has_snapshots && self.block.as_ref().is_some_and(may_move)
     }
 
     /// The held transaction is about to run this plan. One that reads a snapshot and is to change something goes on in the present.

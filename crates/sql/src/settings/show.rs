@@ -93,6 +93,7 @@ impl<P: Protocol> Connection<P> {
         }
         let mut probe = self.settings();
         probe.set(name, value)?;
+        self.prepare_zone(&probe.zone)?;
         self.change_settings(is_local, |settings| drop(settings.set(name, value)));
         Ok(())
     }
@@ -145,8 +146,9 @@ impl<P: Protocol> Connection<P> {
         if let Some(switch) = Switch::of_setting(name, None, is_local) {
             return self.switch_role(&switch);
         }
-        let initial = self.initial_settings();
-        self.settings().take(name, &initial)?;
+        let (initial, mut probe) = (self.initial_settings(), self.settings());
+        probe.take(name, &initial)?;
+        self.prepare_zone(&probe.zone)?;
         self.change_settings(is_local, |settings| drop(settings.take(name, &initial)));
         Ok(())
     }
