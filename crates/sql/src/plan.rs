@@ -481,9 +481,22 @@ pub(crate) struct Link {
     /// The parent, and the children, of values that are the next outer row.
     pub(crate) find_parent: Node,
     pub(crate) find_children: Node,
+    /// The same of values of the table's own, where those have another form than the other table's.
+    pub(crate) find_by_own: Option<[Node; 2]>,
     /// The defaults of the child's columns, and the parent's values as ones of these columns.
     pub(crate) defaults: Vec<Expr>,
     pub(crate) converted: Vec<Expr>,
+}
+
+impl Link {
+    /// What finds the parent, and the children, of values of the child or of the parent.
+    pub(crate) fn parent_node(&self, is_of_child: bool) -> &Node {
+        self.find_by_own.as_ref().filter(|_| !is_of_child).map_or(&self.find_parent, |[parent, _]| parent)
+    }
+
+    pub(crate) fn children_node(&self, is_of_child: bool) -> &Node {
+        self.find_by_own.as_ref().filter(|_| is_of_child).map_or(&self.find_children, |[_, children]| children)
+    }
 }
 
 /// A CHECK: its name, and what may be NULL but not false of a row.

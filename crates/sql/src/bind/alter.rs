@@ -6,13 +6,13 @@ use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Operatio
 
 use super::changes::scope_of;
 use super::definitions::{Constraint, Draft, constraint_of};
-use super::drops::{cascaded, depended_on};
+use super::drops::cascaded;
 use super::indexes::{DraftIndex, renamed};
 use super::renames::{mentions, rename_constraint};
 use super::traces::NewNames;
 use super::{Binder, Scope, Written, folded, plain_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Object, Table, taken};
+use crate::catalog::{Column, ForeignKey, Object, Table, taken};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::names::Name;
@@ -29,6 +29,8 @@ pub(super) struct Alteration {
     values: Vec<Expr>,
     /// Whether the engine's table is another one afterwards.
     pub(super) is_rewritten: bool,
+    /// The columns that have got another type.
+    pub(super) retyped: Vec<String>,
     pub(super) definition: Definition,
 }
 
@@ -60,7 +62,8 @@ impl Alteration {
         let mut definition = Definition::new(tag);
         definition.closes.push(table.id);
         let values = table.visible().map(|(at, _)| Expr::Column(at)).collect();
-        Self { table: table.clone(), draft: Draft::of(table), values, is_rewritten: false, definition }
+        let (draft, retyped) = (Draft::of(table), Vec::new());
+        Self { table: table.clone(), draft, values, is_rewritten: false, retyped, definition }
     }
 
     fn column(&self, name: &ast::Ident) -> Result<usize, SqlError> {
@@ -121,8 +124,9 @@ impl Binder<'_> {
     }
 
     /// The definition that an alteration is.
-    pub(super) fn altered(&mut self, change: Alteration) -> Result<Definition, SqlError> {
-        let Alteration { table, draft, values, is_rewritten, mut definition } = change;
+    pub(super) fn altered(&mut self, mut change: Alteration) -> Result<Definition, SqlError> {
+        self.check_retyped(&mut change)?;
+        let Alteration { table, draft, values, is_rewritten, mut definition, .. } = change;
         if draft.name != table.name {
             definition.set_object(&table.name, None);
         }
@@ -311,7 +315,7 @@ impl Binder<'_> {
             change.check_rows(&check);
         }
         if is_foreign && let Some(key) = change.draft.description.foreign.last().cloned() {
-            change.check_keys(&key);
+            change.check_keys(&change.draft.name.clone(), &key);
         }
         Ok(())
     }
@@ -406,6 +410,7 @@ impl Binder<'_> {
         }
         change.values[at] = cast.expr;
         change.draft.description.columns[at].of = to;
+        change.retyped.push(name.to_owned());
         self.check_generated(&change.draft)?;
         change.is_rewritten = true;
         Ok(())
@@ -429,7 +434,11 @@ impl Binder<'_> {
         };
         let (name, table) = (folded(name), change.draft.name.clone());
         let what = format!("column {name} of table {}", self.catalog.shown(&table)?);
-        self.free_of_children(&what, &|key| key.parents.contains(&name), cascade, change)?;
+        let is_meant = |child: &Name, key: &ForeignKey| {
+            // A key of the table itself goes with its column.
+            key.parents.contains(&name) && (*child != table || !key.columns.contains(&name))
+        };
+        self.free_of_children((&what, &what), &is_meant, cascade, change)?;
         self.drop_views_of_column((&name, &what), cascade, change)?;
         self.drop_generated((&name, &what), cascade, change)?;
         let at = change.draft.column(&name).unwrap_or(at);
@@ -454,100 +463,6 @@ impl Binder<'_> {
             cascaded(&what, &details, cascade, &mut change.definition)?;
         }
         change.is_rewritten = true;
-        Ok(())
-    }
-
-    /// A foreign key has gone: its parent is told if it was the last one to it.
-    fn has_left(&self, parent: &Name, change: &mut Alteration) -> Result<(), SqlError> {
-        let Alteration { draft, definition, .. } = change;
-        if draft.description.foreign.iter().any(|key| key.parent == *parent) {
-            return Ok(());
-        }
-        if *parent == draft.name {
-            let name = draft.name.clone();
-            draft.description.children.retain(|child| *child != name);
-            return Ok(());
-        }
-        self.forget_child(&draft.name, parent, definition)
-    }
-
-    /// Drops the foreign keys of other tables of which this holds, or refuses to.
-    fn free_of_children(
-        &mut self,
-        what: &str,
-        is_meant: &dyn Fn(&crate::catalog::ForeignKey) -> bool,
-        cascade: bool,
-        change: &mut Alteration,
-    ) -> Result<(), SqlError> {
-        let mut details = Vec::new();
-        let own = change.draft.name.clone();
-        for child in change.draft.description.children.clone().into_iter().filter(|child| *child != own) {
-            let Some(child) = self.catalog.find(&child)? else { continue };
-            let mut description = change.definition.described(&child);
-            let gone = description.foreign.extract_if(.., |key| key.parent == own && is_meant(key));
-            let shown = self.catalog.shown(&child.name)?;
-            let gone: Vec<_> = gone.map(|key| format!("constraint {} on table {shown}", key.name)).collect();
-            if gone.is_empty() {
-                continue;
-            }
-            details.extend(gone);
-            if description.foreign.iter().all(|key| key.parent != own) {
-                change.draft.description.children.retain(|it| *it != child.name);
-            }
-            change.definition.closes.push(child.id);
-            change.definition.set_object(&child.name.clone(), Some(NewObject::Table(child, description)));
-        }
-        if details.is_empty() {
-            return Ok(());
-        }
-        if !cascade {
-            let details: Vec<_> = details.iter().map(|it| format!("{it} depends on {what}")).collect();
-            return Err(depended_on(what, &details));
-        }
-        let notices = details.iter().map(|it| Notice::remark(SqlState::SUCCESS, format!("drop cascades to {it}")));
-        change.definition.notices.extend(notices);
-        Ok(())
-    }
-
-    fn drop_constraint(
-        &mut self,
-        name: &str,
-        may_be_missing: bool,
-        cascade: bool,
-        change: &mut Alteration,
-    ) -> Result<(), SqlError> {
-        let table = change.draft.name.clone();
-        let of = &mut change.draft;
-        if let Some(at) = of.description.checks.iter().position(|check| check.name == name) {
-            of.description.checks.remove(at);
-        } else if let Some(at) = of.description.foreign.iter().position(|key| key.name == name) {
-            let key = of.description.foreign.remove(at);
-            self.has_left(&key.parent, change)?;
-        } else {
-            let key = match of.description.constraints.iter().any(|own| own == name) {
-                true => of.indexes.iter().find(|index| index.name == name).and_then(DraftIndex::columns),
-                false => of.key.clone().filter(|_| of.description.primary == name),
-            };
-            let Some(key) = key else {
-                let message = format!("constraint \"{name}\" of relation \"{table}\" does not exist");
-                if !may_be_missing {
-                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-                }
-                let notice = Notice::remark(SqlState::SUCCESS, format!("{message}, skipping"));
-                change.definition.notices.push(notice);
-                return Ok(());
-            };
-            let what = format!("constraint {name} on table {}", self.catalog.shown(&table)?);
-            let is_same = |parents: &[String]| parents.len() == key.len() && key.iter().all(|it| parents.contains(it));
-            self.free_of_children(&what, &|it| is_same(&it.parents), cascade, change)?;
-            let of = &mut change.draft;
-            if of.key.is_some() && of.description.primary == name {
-                of.key = None;
-            }
-            of.description.constraints.retain(|own| own != name);
-            of.indexes.retain(|index| index.name != name);
-            change.is_rewritten = true;
-        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use polychron_schema::{ColumnType as Stored, IndexDefinition, MAX_ROW_BYTES, Tab
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::changes::scope_of;
+use super::foreign_keys::check_types;
 use super::indexes::{DraftIndex, KeyColumns, check_key};
 use super::{Binder, Recorded, Scope, folded};
 use crate::casts::Place;
@@ -405,15 +406,7 @@ impl Binder<'_> {
             Some(name) => name,
             None => free_name(&|name| Ok(draft.has_name(name)), &first)?,
         };
-        for ((own, other), of) in key.columns.iter().zip(&key.parents).zip(types) {
-            let from = draft.description.columns[draft.column(own).unwrap_or_default()].of.base;
-            if crate::functions::resolve("=", &[from, of]).is_err() {
-                let message = format!("foreign key constraint \"{}\" cannot be implemented", key.name);
-                let detail =
-                    format!("Key columns \"{own}\" and \"{other}\" are of incompatible types: {from} and {of}.");
-                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail));
-            }
-        }
+        check_types(&key, &draft.types_of(&key.columns), &types)?;
         if let Some(parent) = &parent {
             check_on_commit(parent, draft)?;
         }
@@ -434,6 +427,13 @@ impl Binder<'_> {
         }
         draft.description.foreign.push(key);
         Ok(())
+    }
+}
+
+impl Draft {
+    /// The types of columns that it has.
+    pub(super) fn types_of(&self, columns: &[String]) -> Vec<Type> {
+        columns.iter().filter_map(|name| Some(self.description.columns[self.column(name)?].of.base)).collect()
     }
 }
 

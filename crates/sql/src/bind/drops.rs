@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
 
+use super::alter::Alteration;
 use super::alter_sequences::asks;
 use super::{Binder, Written};
 use crate::catalog::{Object, Table};
@@ -108,7 +109,7 @@ impl Binder<'_> {
                     cascaded(&what, &details, cascade, &mut definition)?;
                 }
                 (ObjectType::Index, Object::Table(table)) => {
-                    self.drop_index(table, name.plain(), &mut definition)?;
+                    self.drop_index(table, name.plain(), cascade, &mut definition)?;
                 }
                 (ObjectType::Sequence, Object::Sequence(sequence)) => {
                     let (what, mut details) = (format!("{word} {}", self.catalog.shown(&name)?), Vec::new());
@@ -233,18 +234,27 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn drop_index(&mut self, table: &Arc<Table>, name: &str, definition: &mut Definition) -> Result<(), SqlError> {
+    fn drop_index(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        cascade: bool,
+        definition: &mut Definition,
+    ) -> Result<(), SqlError> {
         if table.primary().name == name || table.constraints.iter().any(|own| own == name) {
             let constraint = format!("constraint {name} on table {}", table.name);
             let message = format!("cannot drop index {name} because {constraint} requires it");
             let hint = format!("You can drop {constraint} instead.");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).with_hint(hint));
         }
-        let mut draft = super::definitions::Draft::of(table);
-        draft.indexes.retain(|index| index.name != name);
-        definition.closes.push(table.id);
-        let columns = table.visible().map(|(at, _)| crate::expr::Expr::Column(at)).collect();
-        self.rewrite(table, draft, columns, definition)
+        let mut change = Alteration::of(table, "DROP INDEX");
+        change.definition = std::mem::take(definition);
+        change.definition.closes.push(table.id);
+        self.free_of_index(name, cascade, &mut change)?;
+        change.draft.indexes.retain(|index| index.name != name);
+        change.is_rewritten = true;
+        *definition = self.altered(change)?;
+        Ok(())
     }
 }
 

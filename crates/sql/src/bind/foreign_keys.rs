@@ -7,12 +7,48 @@ use polychron_base::TableId;
 
 use super::joins::filtered;
 use super::{Binder, Scope};
-use crate::casts::Place;
-use crate::catalog::{ForeignAction, Table};
-use crate::error::SqlError;
+use crate::casts::{self, Place};
+use crate::catalog::{ForeignAction, ForeignKey, Table};
+use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::functions::resolve;
 use crate::plan::{ForeignKeys, Link, Node, Scan, TableKeys};
-use crate::types::ColumnType;
+use crate::types::{ColumnType, Type};
+
+/// One type of all whose equal values have the same form.
+fn form(of: Type) -> Type {
+    match of {
+        Type::Int2 | Type::Int4 => Type::Int8,
+        Type::Varchar => Type::Text,
+        other => other,
+    }
+}
+
+/// Whether the columns of a foreign key may have these types, as in PostgreSQL: their types are compared by one kind of index, or the child's
+/// becomes the parent's by itself.
+fn are_comparable(child: Type, parent: Type) -> bool {
+    let family = |of| match of {
+        Type::Int2 | Type::Int4 | Type::Int8 => Some(Type::Int8),
+        Type::Float4 | Type::Float8 => Some(Type::Float8),
+        Type::Text | Type::Varchar | Type::Bpchar => Some(Type::Text),
+        Type::Date | Type::Timestamp | Type::Timestamptz => Some(Type::Timestamp),
+        _ => None,
+    };
+    let is_one = family(child).is_some() && family(child) == family(parent);
+    (is_one || casts::find(child, parent, Place::Implicit).is_some()) && resolve("=", &[child, parent]).is_ok()
+}
+
+/// Refuses a foreign key whose columns have these types in the child and in the parent.
+pub(super) fn check_types(key: &ForeignKey, child: &[Type], parent: &[Type]) -> Result<(), SqlError> {
+    for ((own, other), (from, of)) in key.columns.iter().zip(&key.parents).zip(child.iter().zip(parent)) {
+        if !are_comparable(*from, *of) {
+            let message = format!("foreign key constraint \"{}\" cannot be implemented", key.name);
+            let detail = format!("Key columns \"{own}\" and \"{other}\" are of incompatible types: {from} and {of}.");
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail));
+        }
+    }
+    Ok(())
+}
 
 impl Binder<'_> {
     /// What a change of the table's rows may lead to.
@@ -46,12 +82,7 @@ impl Binder<'_> {
         Ok(Arc::new(ForeignKeys { tables, drawn: Some(self.drawn.clone()), is_copy: false }))
     }
 
-    fn link(
-        &mut self,
-        child: &Arc<Table>,
-        parent: &Arc<Table>,
-        key: &crate::catalog::ForeignKey,
-    ) -> Result<Arc<Link>, SqlError> {
+    fn link(&mut self, child: &Arc<Table>, parent: &Arc<Table>, key: &ForeignKey) -> Result<Arc<Link>, SqlError> {
         let at =
             |table: &Table, names: &[String]| names.iter().filter_map(|name| table.column(name)).collect::<Vec<_>>();
         let (columns, parents) = (at(child, &key.columns), at(parent, &key.parents));
@@ -59,6 +90,14 @@ impl Binder<'_> {
         let (own, others) = (of(child, &columns), of(parent, &parents));
         let find_parent = self.rows_like(parent, (&parents, &others), &own)?;
         let find_children = self.rows_like(child, (&columns, &own), &others)?;
+        let is_alike = own.iter().zip(&others).all(|(own, other)| form(own.base) == form(other.base));
+        let find_by_own = match is_alike {
+            true => None,
+            false => Some([
+                self.rows_like(parent, (&parents, &others), &others)?,
+                self.rows_like(child, (&columns, &own), &own)?,
+            ]),
+        };
         let mut defaults = Vec::new();
         let mut converted = Vec::new();
         for (number, &column) in columns.iter().enumerate() {
@@ -68,7 +107,18 @@ impl Binder<'_> {
             converted.push(self.cast(value, own[number], Place::Assignment)?.expr);
         }
         let (child, parent, key) = (child.clone(), parent.clone(), key.clone());
-        Ok(Arc::new(Link { key, child, parent, columns, parents, find_parent, find_children, defaults, converted }))
+        Ok(Arc::new(Link {
+            key,
+            child,
+            parent,
+            columns,
+            parents,
+            find_parent,
+            find_children,
+            find_by_own,
+            defaults,
+            converted,
+        }))
     }
 
     /// The rows of a table whose columns are equal to those of the next outer row.

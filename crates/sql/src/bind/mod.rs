@@ -15,6 +15,7 @@ mod configure;
 mod declarations;
 mod default_privileges;
 mod definitions;
+mod drop_constraints;
 mod drops;
 mod enums;
 mod expressions;
@@ -146,6 +147,8 @@ pub(crate) struct Recorded<'c> {
     pub(crate) found_by_path: RefCell<Vec<Name>>,
     /// The enums that were named.
     pub(crate) enums_named: RefCell<Vec<Name>>,
+    /// The tables whose primary keys say that other columns are the same in all rows of a group.
+    pub(crate) grouped_by_key: RefCell<Vec<TableId>>,
     /// The statement shows what goes on now.
     pub(crate) is_live: Cell<bool>,
     /// What the query of a view names, where that is asked.
@@ -163,7 +166,7 @@ impl std::ops::Deref for Recorded<'_> {
 impl<'c> Recorded<'c> {
     pub(crate) fn new(catalog: &'c Catalog, path: Arc<Path>) -> Self {
         let (used, named, found_by_path, needs, known_roles) = Default::default();
-        let (check_as, is_kept_text, enums_named, is_live, trace) = Default::default();
+        let (check_as, is_kept_text, enums_named, grouped_by_key, is_live, trace) = Default::default();
         Self {
             catalog,
             path,
@@ -175,6 +178,7 @@ impl<'c> Recorded<'c> {
             known_roles,
             found_by_path,
             enums_named,
+            grouped_by_key,
             is_live,
             trace,
         }

@@ -250,6 +250,7 @@ impl Binder<'_> {
             exprs.extend(windows.iter_mut().flat_map(WindowCall::parts_mut));
             exprs.extend(&mut sets);
             let determined = determined(exprs.iter().map(|expr| &**expr), &groups.common(), &scope);
+            self.catalog.note_grouped(&determined, &scope);
             groups.extend(determined);
             exprs.into_iter().try_for_each(|expr| over_groups(expr, &groups.keys, &scope))?;
             aggregates.iter_mut().try_for_each(|aggregate| grouping(aggregate, &groups.keys))?;

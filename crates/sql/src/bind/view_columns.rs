@@ -2,11 +2,12 @@
 
 use sqlparser::ast::{self, SelectItem, SetExpr};
 
-use super::Binder;
 use super::alter::Alteration;
 use super::drops::cascaded;
+use super::{Binder, Recorded, Scope};
 use crate::catalog::{Object, Table, View};
 use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
 use crate::names::Name;
 
 /// Writes the columns in the place of a `*`, so that the query keeps its columns where a table gets more. `names` are those of the query. Where it is not clear what a `*` stands for, it stays.
@@ -38,6 +39,17 @@ pub(super) fn with_columns(query: &mut ast::Query, names: &[String]) {
     };
     let items: Vec<_> = own.iter().map(item).collect();
     select.projection.splice(at..=at, items);
+}
+
+impl Recorded<'_> {
+    /// The primary keys of their tables stand for these columns in GROUP BY.
+    pub(super) fn note_grouped(&self, columns: &[Expr], scope: &Scope) {
+        let tables = columns.iter().filter_map(|column| match column {
+            Expr::Column(at) => scope.columns[*at].origin.as_ref().map(|(table, _)| table.id),
+            _ => None,
+        });
+        self.grouped_by_key.borrow_mut().extend(tables);
+    }
 }
 
 impl Binder<'_> {
@@ -74,14 +86,7 @@ impl Binder<'_> {
         change: &mut Alteration,
     ) -> Result<(), SqlError> {
         let views = self.views_of_column(name, change)?;
-        let mut details = Vec::new();
-        // What becomes of the table itself is said by its draft.
-        let own = [change.table.name.clone()];
-        self.drop_views((what, &views), &own, (cascade, &mut details), &mut change.definition)?;
-        cascaded(what, &details, cascade, &mut change.definition)?;
-        let gone = |name: &Name| change.definition.objects.iter().any(|(own, object)| own == name && object.is_none());
-        change.draft.description.views.retain(|view| !gone(view));
-        Ok(())
+        self.drop_these_views((what, &views), cascade, change)
     }
 
     /// Refuses another type for a column at which a view looks.
@@ -90,5 +95,40 @@ impl Binder<'_> {
         let message = "cannot alter type of a column used by a view or rule";
         let detail = format!("rule _RETURN on view {} depends on column \"{name}\"", self.catalog.shown(&view)?);
         Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
+    }
+
+    /// The views that are grouped by the primary key, and show other columns, go with it, or it stays.
+    pub(super) fn drop_views_by_key(
+        &mut self,
+        what: &str,
+        cascade: bool,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let mut views = Vec::new();
+        for of in &change.draft.description.views {
+            let Some(Object::View(view)) = self.catalog.object(of)? else { continue };
+            let mut binder = Binder::new(&self.catalog, &[], &self.drawn);
+            let is_bound = binder.view(&view).is_ok();
+            if !is_bound || binder.catalog.grouped_by_key.take().contains(&change.table.id) {
+                views.push(of.clone());
+            }
+        }
+        self.drop_these_views((what, &views), cascade, change)
+    }
+
+    fn drop_these_views(
+        &mut self,
+        (what, views): (&str, &[Name]),
+        cascade: bool,
+        change: &mut Alteration,
+    ) -> Result<(), SqlError> {
+        let mut details = Vec::new();
+        // What becomes of the table itself is said by its draft.
+        let own = [change.table.name.clone()];
+        self.drop_views((what, views), &own, (cascade, &mut details), &mut change.definition)?;
+        cascaded(what, &details, cascade, &mut change.definition)?;
+        let gone = |name: &Name| change.definition.objects.iter().any(|(own, object)| own == name && object.is_none());
+        change.draft.description.views.retain(|view| !gone(view));
+        Ok(())
     }
 }

@@ -14,7 +14,6 @@ use crate::catalog::Table;
 use crate::context::{Context, Outer};
 use crate::datum::{Datum, OwnedDatum};
 use crate::plan::{Link, Node, Scan};
-use crate::types::Type;
 
 /// What a statement knows of children.
 #[derive(Default)]
@@ -47,16 +46,7 @@ pub(super) fn found<'a>(
 fn is_kept(link: &Link) -> bool {
     let Node::Filter { input, .. } = &link.find_children else { return false };
     let Node::Scan(scan) = &**input else { return false };
-    let kind = |of: Type| match of {
-        Type::Int2 | Type::Int4 => Type::Int8,
-        Type::Varchar => Type::Text,
-        other => other,
-    };
-    let columns = link.columns.iter().zip(&link.parents);
-    !scan.path.is_narrow()
-        && columns
-            .into_iter()
-            .all(|(own, other)| kind(link.child.columns[*own].of.base) == kind(link.parent.columns[*other].of.base))
+    !scan.path.is_narrow() && link.find_by_own.is_none()
 }
 
 fn key_in<'r>(row: &[Datum<'r>], columns: &[usize]) -> Option<Vec<u8>> {
@@ -65,16 +55,16 @@ fn key_in<'r>(row: &[Datum<'r>], columns: &[usize]) -> Option<Vec<u8>> {
 }
 
 impl Children {
-    /// The children of a parent with these values.
+    /// The children of a parent with these values, which are of its types or of the child's.
     pub(super) fn of<'a>(
         &mut self,
         link: &Arc<Link>,
-        values: &[OwnedDatum],
+        (values, is_of_child): (&[OwnedDatum], bool),
         exec: &mut Exec<'_>,
         context: &Context<'a>,
     ) -> Result<bumpalo::collections::Vec<'a, Row<'a>>, Failure> {
         if !is_kept(link) {
-            return found(&link.find_children, values, exec, context);
+            return found(link.children_node(is_of_child), values, exec, context);
         }
         let known = match self.known.entry(Arc::as_ptr(link) as usize) {
             hashbrown::hash_map::Entry::Occupied(known) => known.into_mut(),

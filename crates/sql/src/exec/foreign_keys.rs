@@ -79,10 +79,10 @@ impl Check {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         let Self { link, values, is_of_child } = self;
-        if has_null(values) || !found(&link.find_parent, values, exec, context)?.is_empty() {
+        if has_null(values) || !found(link.parent_node(*is_of_child), values, exec, context)?.is_empty() {
             return Ok(());
         }
-        if children.of(link, values, exec, context)?.is_empty() {
+        if children.of(link, (values, *is_of_child), exec, context)?.is_empty() {
             return Ok(());
         }
         Err(self.error(*is_of_child, context).into())
@@ -243,7 +243,7 @@ impl<'p, 'a> Notes<'p, 'a> {
             checks.push(check);
             return Ok(());
         }
-        let children = self.children.of(link, &check.values, exec, context)?;
+        let children = self.children.of(link, (&check.values, false), exec, context)?;
         if action == ForeignAction::Restrict {
             return if children.is_empty() { Ok(()) } else { Err(check.error(false, context).into()) };
         }
