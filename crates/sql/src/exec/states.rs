@@ -187,7 +187,7 @@ impl State {
             (AggregateKind::Average, Datum::Numeric(sum)) => plain(Datum::Numeric(sum.divide(self.count.into())?)),
             (AggregateKind::Average, Datum::Float(sum)) => plain(Datum::Float(sum / self.count as f64)),
             (AggregateKind::Average, Datum::Interval(sum)) => {
-                plain(Datum::Interval(functions::span_times(sum, 1.0 / self.count as f64)?))
+                plain(Datum::Interval(functions::span_divided(sum, self.count as f64)?))
             }
             (AggregateKind::Sum, Datum::Numeric(sum)) if aggregate.result == Type::Int8 => {
                 plain(crate::casts::in_range(sum.units(), Type::Int8)?)

@@ -22,7 +22,7 @@ mod waits;
 pub(crate) use parts::PARTS_OF_SPAN;
 pub(crate) use sets::columns_of;
 pub(crate) use system::is_of_rights;
-pub(crate) use times::{later, sum as sum_of_spans, times as span_times};
+pub(crate) use times::{divided as span_divided, later, sum as sum_of_spans};
 
 use std::sync::LazyLock;
 
