@@ -13,6 +13,7 @@ mod json;
 mod occurrences;
 mod parts;
 mod patterns;
+mod powers;
 mod sets;
 mod strings;
 mod system;
@@ -140,6 +141,7 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         occurrences::FUNCTIONS,
         parts::FUNCTIONS,
         patterns::FUNCTIONS,
+        powers::FUNCTIONS,
         sets::FUNCTIONS,
         strings::FUNCTIONS,
         system::FUNCTIONS,
