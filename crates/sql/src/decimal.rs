@@ -21,7 +21,7 @@ pub struct Decimal {
     scale: u32,
 }
 
-fn overflow() -> SqlError {
+pub(crate) fn overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
         .with_detail("A numeric has at most 38 digits here.")
 }

@@ -315,3 +315,24 @@ fn a_statement_that_runs_again_keeps_its_table() {
     ask(&mut other, "DROP TABLE item", ()).unwrap();
     assert_eq!(again(&mut connection, &mut update, (1,)).unwrap_err().state(), SqlState::UNDEFINED_TABLE);
 }
+
+/// What is defined outlives the values of parameters: it has none.
+#[test]
+fn definitions_have_no_parameters() {
+    let (_database, mut connection) = connect::<Serial>();
+    ask(&mut connection, "CREATE TABLE t (id int PRIMARY KEY, a int)", ()).unwrap();
+    for text in [
+        "CREATE TABLE u (a int DEFAULT $1)",
+        "CREATE TABLE u (a int CHECK (a > $1))",
+        "CREATE TABLE u (a int, b int GENERATED ALWAYS AS (a + $1) STORED)",
+        "ALTER TABLE t ALTER COLUMN a SET DEFAULT $1",
+        "ALTER TABLE t ADD CHECK (a > $1)",
+        "CREATE INDEX ON t ((a + $1))",
+        "CREATE VIEW v AS SELECT a + $1 AS b FROM t",
+    ] {
+        let error = ask(&mut connection, text, (1,)).unwrap_err();
+        assert_eq!(error.state(), SqlState::UNDEFINED_PARAMETER, "{text}: {error}");
+        assert_eq!(error.message(), "there is no parameter $1", "{text}");
+    }
+    ask(&mut connection, "CREATE TABLE u (a text DEFAULT 'Placeholder(\"$1\")')", ()).unwrap();
+}

@@ -6,7 +6,7 @@ use super::calls::Call;
 use super::comparable::{check_equal, check_ordered};
 use super::query::sort_key;
 use super::{Aggregate, AggregateKind, Binder, Regression};
-use crate::casts::Place;
+use crate::casts::{Cast, Place};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
@@ -151,7 +151,11 @@ impl Binder<'_> {
             return Ok(row);
         }
         let value = self.expr(expr)?;
-        Ok(Typed::new(self.as_json(value, is_binary)?, of))
+        let is_json = value.base() == of;
+        let expr = self.as_json(value, is_binary)?;
+        // What is JSON already has no lines of its own, whatever it was made of.
+        let expr = if is_json { Expr::Cast(Cast::Same, Box::new(expr)) } else { expr };
+        Ok(Typed::new(expr, of))
     }
 
     fn order_within(&mut self, keys: &[ast::OrderByExpr]) -> Result<Vec<SortKey>, SqlError> {

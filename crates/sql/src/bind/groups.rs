@@ -7,6 +7,7 @@ use super::query::position;
 use super::{Aggregate, AggregateKind, Binder, Scope, folded};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::plan::Node;
 
 /// How many sets a GROUP BY may make.
 const MOST_SETS: usize = 4096;
@@ -30,6 +31,25 @@ impl Groups {
     pub(super) fn common(&self) -> Vec<Expr> {
         let is_common = |at: &usize| self.sets.iter().all(|set| set.contains(at));
         (0..self.keys.len()).filter(is_common).map(|at| self.keys[at].clone()).collect()
+    }
+
+    /// The rows with the values of the functions of several rows that keys have, and keys over these.
+    pub(super) fn expanded(&mut self, node: Node, sets: Vec<Expr>) -> Result<Node, SqlError> {
+        let (width, mut calls) = (node.width(), Vec::new());
+        let mut used: Vec<usize> = Vec::new();
+        for key in &mut self.keys {
+            key.replace(&mut |it| {
+                let Expr::Set(at) = it else { return Ok(false) };
+                let number = used.iter().position(|own| own == at).unwrap_or_else(|| {
+                    used.push(*at);
+                    calls.push((sets[*at].clone(), 1));
+                    calls.len() - 1
+                });
+                *it = Expr::Column(width + number);
+                Ok(true)
+            })?;
+        }
+        Ok(if calls.is_empty() { node } else { Node::Expand { input: Box::new(node), calls, has_numbers: false } })
     }
 
     fn add(&mut self, key: Expr) -> usize {
@@ -241,6 +261,22 @@ pub(super) fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Re
             _ => Ok(false),
         }
     })
+}
+
+/// The functions of several rows that expressions over groups have: these stand above the groups, and are numbered anew.
+pub(super) fn above_groups(exprs: &mut [&mut Expr], sets: &[Expr]) -> Result<Vec<Expr>, SqlError> {
+    let mut kept: Vec<usize> = Vec::new();
+    for expr in exprs {
+        expr.replace(&mut |it| {
+            let Expr::Set(at) = it else { return Ok(false) };
+            *it = Expr::Set(kept.iter().position(|own| own == at).unwrap_or_else(|| {
+                kept.push(*at);
+                kept.len() - 1
+            }));
+            Ok(true)
+        })?;
+    }
+    Ok(kept.into_iter().map(|at| sets[at].clone()).collect())
 }
 
 /// Columns that no group has, but that are the same in all rows of one: their table's key is among the groups.

@@ -4,7 +4,7 @@ use polychron_engine::mutations::left_out;
 use sqlparser::ast::{self, SetExpr};
 
 use super::comparable::{check_equal, check_ordered};
-use super::groups::{Groups, determined, grouping, over_groups};
+use super::groups::{Groups, above_groups, determined, grouping, over_groups};
 use super::joins::{filtered, kept_by_keys};
 use super::literals::constant;
 use super::scope::{Qualifier, no_table};
@@ -233,13 +233,14 @@ impl Binder<'_> {
         (self.aggregates, self.behind) = around;
         self.named_windows = named_windows;
         let (mut aggregates, behind) = (aggregates.unwrap_or_default(), windows.unwrap_or_default());
-        let Behind { mut windows, mut sets } = behind;
+        let Behind { mut windows, sets } = behind;
         let ListParts { mut list, mut having, mut keys, mut distinct_on } = parts?;
         self.place = "GROUP BY";
         let origins = self.origins(&list);
-        let groups_around = (self.aggregates.take(), self.behind.take());
+        let around = (self.aggregates.take(), self.behind.replace(Behind { sets, ..Behind::default() }));
         let groups = self.groups(&select.group_by, &list);
-        (self.aggregates, self.behind) = groups_around;
+        let mut sets = self.behind.take().unwrap_or_default().sets;
+        (self.aggregates, self.behind) = around;
         let mut groups = groups?;
         let is_grouped = !is_ungrouped(&select.group_by) || !aggregates.is_empty() || having.is_some();
         let mut node = input;
@@ -248,12 +249,15 @@ impl Binder<'_> {
             let mut exprs: Vec<&mut Expr> = list.iter_mut().map(|(_, typed)| &mut typed.expr).collect();
             exprs.extend(having.iter_mut().chain(keys.iter_mut().map(|(expr, _)| expr)).chain(&mut distinct_on));
             exprs.extend(windows.iter_mut().flat_map(WindowCall::parts_mut));
-            exprs.extend(&mut sets);
-            let determined = determined(exprs.iter().map(|expr| &**expr), &groups.common(), &scope);
+            let determined = determined(exprs.iter().map(|expr| &**expr).chain(&sets), &groups.common(), &scope);
             self.catalog.note_grouped(&determined, &scope);
             groups.extend(determined);
-            exprs.into_iter().try_for_each(|expr| over_groups(expr, &groups.keys, &scope))?;
+            exprs.iter_mut().try_for_each(|expr| over_groups(expr, &groups.keys, &scope))?;
+            let below = std::mem::take(&mut sets);
+            sets = above_groups(&mut exprs, &below)?;
+            sets.iter_mut().try_for_each(|expr| over_groups(expr, &groups.keys, &scope))?;
             aggregates.iter_mut().try_for_each(|aggregate| grouping(aggregate, &groups.keys))?;
+            node = groups.expanded(node, below)?;
             let Groups { keys: groups, sets } = groups;
             node = Node::Aggregate { input: Box::new(node), groups, sets, aggregates };
         }

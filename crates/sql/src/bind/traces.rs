@@ -160,7 +160,7 @@ impl Binder<'_> {
     ) -> Result<(), SqlError> {
         use ast::{AlterTableOperation as Operation, RenameTableNameKind as Kind};
         self.catalog.check_owner(&Object::View(view.clone()))?;
-        self.close_beneath(view, definition)?;
+        self.close_under(view, definition)?;
         let mut renamed = View::clone(view);
         let mut columns = Vec::new();
         match operation {

@@ -168,7 +168,7 @@ impl Binder<'_> {
 
     /// A view goes: what it is about is told, but for what goes, too.
     pub(super) fn forget_view(&self, view: &View, going: &[Name], definition: &mut Definition) -> Result<(), SqlError> {
-        self.close_beneath(view, definition)?;
+        self.close_under(view, definition)?;
         for other in view.about.iter().filter(|other| !going.contains(other)) {
             let goes = definition.objects.iter().any(|(name, object)| name == other && object.is_none());
             if !goes {
@@ -179,7 +179,7 @@ impl Binder<'_> {
     }
 
     /// Closes the tables that a view reads: a transaction that has read through it goes on with it as it is.
-    pub(super) fn close_beneath(&self, view: &View, definition: &mut Definition) -> Result<(), SqlError> {
+    pub(super) fn close_under(&self, view: &View, definition: &mut Definition) -> Result<(), SqlError> {
         let (mut waiting, mut seen) = (view.about.clone(), BTreeSet::new());
         while let Some(name) = waiting.pop() {
             match self.catalog.object(&name)? {

@@ -6,9 +6,11 @@ use super::aggregates::group_key;
 use super::{Rows, owned, sorts};
 use crate::arrays::{self, Array};
 use crate::bind::{Aggregate, AggregateKind, Regression};
+use crate::casts::Cast;
 use crate::datum::{Datum, OwnedDatum};
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
 use crate::functions;
 use crate::types::Type;
 
@@ -42,6 +44,15 @@ impl Default for State {
 
 fn plain(datum: Datum<'static>) -> OwnedDatum {
     OwnedDatum::Plain(datum)
+}
+
+/// Whether JSON is made of rows or arrays.
+fn has_parts(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(Cast::JsonRow(_), _) => true,
+        Expr::Cast(Cast::Json(of, _), _) => of.element().is_some(),
+        _ => false,
+    }
 }
 
 impl State {
@@ -187,7 +198,7 @@ impl State {
             (AggregateKind::Average, Datum::Numeric(sum)) => plain(Datum::Numeric(sum.divide(self.count.into())?)),
             (AggregateKind::Average, Datum::Float(sum)) => plain(Datum::Float(sum / self.count as f64)),
             (AggregateKind::Average, Datum::Interval(sum)) => {
-                plain(Datum::Interval(functions::span_times(sum, 1.0 / self.count as f64)?))
+                plain(Datum::Interval(functions::span_divided(sum, self.count as f64)?))
             }
             (AggregateKind::Sum, Datum::Numeric(sum)) if aggregate.result == Type::Int8 => {
                 plain(crate::casts::in_range(sum.units(), Type::Int8)?)
@@ -229,9 +240,15 @@ impl State {
         let values = more.rows.iter().map(|row| row[0].get());
         let (text, is_binary) = match aggregate.kind {
             AggregateKind::JsonList { is_binary } => {
-                let is_row = |value: &Datum<'_>| matches!(value, Datum::Text(text) if text.starts_with('{'));
-                let between = if !is_binary && values.clone().any(|it| is_row(&it)) { ", \n " } else { ", " };
-                (format!("[{}]", values.map(json).collect::<Vec<_>>().join(between)), is_binary)
+                let is_of_parts = !is_binary && aggregate.arguments.first().is_some_and(has_parts);
+                let mut list = "[".to_owned();
+                for (at, value) in values.enumerate() {
+                    list += if at > 0 { ", " } else { "" };
+                    // Rows and arrays stand in lines of their own.
+                    list += if at > 0 && is_of_parts && !value.is_null() { "\n " } else { "" };
+                    list += &json(value);
+                }
+                (list + "]", is_binary)
             }
             AggregateKind::JsonObject { is_binary } => {
                 let pairs = more.rows.iter().map(|row| {

@@ -13,6 +13,7 @@ mod json;
 mod occurrences;
 mod parts;
 mod patterns;
+mod powers;
 mod sets;
 mod strings;
 mod system;
@@ -22,7 +23,7 @@ mod waits;
 pub(crate) use parts::PARTS_OF_SPAN;
 pub(crate) use sets::columns_of;
 pub(crate) use system::is_of_rights;
-pub(crate) use times::{later, sum as sum_of_spans, times as span_times};
+pub(crate) use times::{divided as span_divided, later, sum as sum_of_spans};
 
 use std::sync::LazyLock;
 
@@ -140,6 +141,7 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         occurrences::FUNCTIONS,
         parts::FUNCTIONS,
         patterns::FUNCTIONS,
+        powers::FUNCTIONS,
         sets::FUNCTIONS,
         strings::FUNCTIONS,
         system::FUNCTIONS,

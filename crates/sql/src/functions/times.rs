@@ -109,14 +109,31 @@ fn between(later: i64, earlier: i64) -> Result<Interval, SqlError> {
     Ok(Interval { months: 0, days: (micros / DAY) as i32, micros: micros % DAY })
 }
 
-/// A span times a number: parts of months become days, and parts of days the rest.
-pub(crate) fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
+/// A span times a number.
+fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
+    scaled(span, |part| part * factor)
+}
+
+/// A span of which a number makes one part of so many.
+pub(crate) fn divided(span: Interval, divisor: f64) -> Result<Interval, SqlError> {
+    scaled(span, |part| part / divisor)
+}
+
+/// A span of which each part is scaled: parts of months become days, and parts of days the rest, to the microsecond.
+fn scaled(span: Interval, scale: impl Fn(f64) -> f64) -> Result<Interval, SqlError> {
     let fits = |value: f64, most: f64| if value.abs() <= most { Ok(value) } else { Err(overflow("interval")) };
-    let months = fits(f64::from(span.months) * factor, i32::MAX.into())?;
-    let days = f64::from(span.days) * factor + (months - months.trunc()) * 30.0;
-    let days = fits((days * 1e6).round() / 1e6, i32::MAX.into())?;
-    let micros = span.micros as f64 * factor + (days - days.trunc()) * DAY as f64;
-    Ok(Interval { months: months as i32, days: days as i32, micros: fits(micros.round(), 9.2e18)? as i64 })
+    let to_micros = |value: f64| (value * 1e6).round_ties_even() / 1e6;
+    let months = fits(scale(span.months.into()), i32::MAX.into())?;
+    let days = fits(scale(span.days.into()), i32::MAX.into())?;
+    let of_months = to_micros((months - months.trunc()) * 30.0);
+    let seconds_of_day = DAY as f64 / 1e6;
+    let seconds = to_micros((days - days.trunc() + (of_months - of_months.trunc())) * seconds_of_day);
+    // Parts of both may make a whole day.
+    let carried = (seconds / seconds_of_day).trunc();
+    let days = fits(days.trunc() + of_months.trunc() + carried, i32::MAX.into())?;
+    let micros = scale(span.micros as f64) + (seconds - carried * seconds_of_day) * 1e6;
+    let micros = fits(micros.round_ties_even(), 9.2e18)? as i64;
+    Ok(Interval { months: months as i32, days: days as i32, micros })
 }
 
 /// The year and the week of a day by ISO 8601: the first week has the year's first Thursday.
@@ -151,6 +168,9 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "+"(Time, Interval) -> Time = |it, _| Ok(clock_later(time(it[0]), span(it[1]).micros.into()));
     "+"(Interval, Time) -> Time = |it, _| Ok(clock_later(time(it[1]), span(it[0]).micros.into()));
     "-"(Time, Interval) -> Time = |it, _| Ok(clock_later(time(it[0]), -i128::from(span(it[1]).micros)));
+    "-"(Time, Time) -> Interval = |it, _| {
+        Ok(Datum::Interval(Interval { months: 0, days: 0, micros: time(it[0]) - time(it[1]) }))
+    };
     "-"(Interval) -> Interval = |it, _| negated(span(it[0])).map(Datum::Interval);
     "*"(Interval, Float8) -> Interval = |it, _| {
         let Datum::Float(factor) = it[1] else { unreachable!("a float") };
@@ -165,7 +185,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         if divisor == 0.0 {
             return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
         }
-        times(span(it[0]), 1.0 / divisor).map(Datum::Interval)
+        divided(span(it[0]), divisor).map(Datum::Interval)
     };
     "date_trunc"(Text, Timestamp) -> Timestamp = |it, _| {
         let local = timestamp(it[1]);

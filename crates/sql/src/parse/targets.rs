@@ -1,6 +1,6 @@
 //! Expressions behind ON CONFLICT, of which the parser knows names alone.
 
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::quoted;
 
@@ -15,11 +15,53 @@ fn is_blank(token: &Token) -> bool {
     matches!(token, Token::Whitespace(_))
 }
 
+/// Puts `WHERE true` between the list of a SELECT and ON CONFLICT: the parser takes ON for a name of the last column.
+fn with_lists_ended(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    // Whether a list of a SELECT goes on, in each parenthesis.
+    let mut lists = vec![false];
+    // The last two tokens that were not blank.
+    let mut last = [Token::EOF, Token::EOF];
+    for (at, token) in tokens.iter().enumerate() {
+        let is = |text: &str| is_word(&token.token, text);
+        let ends =
+            ["where", "group", "having", "order", "limit", "offset", "fetch", "window", "union", "intersect", "except"];
+        match &token.token {
+            Token::LParen => lists.push(false),
+            Token::RParen if lists.len() > 1 => drop(lists.pop()),
+            Token::SemiColon => lists = vec![false],
+            _ => {}
+        }
+        let follows_distinct = is_word(&last[1], "distinct") && !is_word(&last[0], "select");
+        let Some(is_list) = lists.last_mut() else { break };
+        if is("select") {
+            *is_list = true;
+        } else if is("from") && !follows_distinct || ends.iter().any(|word| is(word)) {
+            *is_list = false;
+        } else if *is_list && is("on") {
+            let next = tokens[at + 1..].iter().find(|token| !is_blank(&token.token));
+            if next.is_some_and(|next| is_word(&next.token, "conflict")) {
+                let blank = || Token::Whitespace(Whitespace::Space);
+                let words = [Token::make_keyword("WHERE"), blank(), Token::make_keyword("TRUE"), blank()];
+                out.extend(words.map(|word| TokenWithSpan { token: word, span: token.span }));
+                *is_list = false;
+            }
+        }
+        if !is_blank(&token.token) {
+            let [_, before] = last;
+            last = [before, token.token.clone()];
+        }
+        out.push(token.clone());
+    }
+    out
+}
+
 /// Moves each expression among the columns of `ON CONFLICT (…)` into a name.
 pub(super) fn with_targets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| is_word(&token.token, "conflict")) {
         return tokens;
     }
+    let tokens = with_lists_ended(tokens);
     let mut out = Vec::with_capacity(tokens.len());
     let mut rest = tokens.into_iter().peekable();
     // The last two words that were not blank.

@@ -7,9 +7,20 @@ use crate::datum::Interval;
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-/// How much one of a unit is: months, days and microseconds.
-fn unit(word: &str) -> Option<(f64, f64, f64)> {
-    const SECOND: f64 = 1e6;
+/// How much one of a unit is: months, days and microseconds. No two units are equal.
+type Unit = (f64, f64, f64);
+
+const SECOND: f64 = 1e6;
+
+/// The units of a clock; a second with digits behind its point has the first three.
+const CLOCK: [Unit; 5] =
+    [(0.0, 0.0, 1.0), (0.0, 0.0, 1e3), (0.0, 0.0, SECOND), (0.0, 0.0, 60.0 * SECOND), (0.0, 0.0, 3600.0 * SECOND)];
+
+const DAYS: Unit = (0.0, 1.0, 0.0);
+
+const MONTHS: Unit = (1.0, 0.0, 0.0);
+
+fn unit(word: &str) -> Option<Unit> {
     let lower = word.to_ascii_lowercase();
     Some(match lower.as_str() {
         "us" | "usec" | "usecs" | "microsecond" | "microseconds" => (0.0, 0.0, 1.0),
@@ -36,17 +47,36 @@ struct Sum {
     micros: f64,
     /// Of clocks: more digits than a float has.
     clock: i128,
+    /// The units that words have had.
+    units: Vec<Unit>,
 }
 
 impl Sum {
-    fn add(&mut self, count: f64, (months, days, micros): (f64, f64, f64)) {
+    fn add(&mut self, count: f64, (months, days, micros): Unit) {
+        let is_of_years = months > 1.0;
         let months = months * count;
+        // Parts of years become whole months.
+        let months = if is_of_years { months.round_ties_even() } else { months };
         let days = days * count + (months - months.trunc()) * 30.0;
         // Rounded first, so that a tenth of a month is three days and not a microsecond less.
         let days = (days * 1e9).round() / 1e9;
         self.months += months.trunc();
         self.days += days.trunc();
         self.micros += micros * count + (days - days.trunc()) * DAY as f64;
+    }
+
+    /// Notes units, of which a text has each once.
+    fn note(&mut self, units: &[Unit]) -> Option<()> {
+        let is_new = !units.iter().any(|unit| self.units.contains(unit));
+        self.units.extend(units);
+        is_new.then_some(())
+    }
+
+    fn add_once(&mut self, count: f64, unit: Unit) -> Option<()> {
+        let has_parts = unit == CLOCK[2] && count.fract() != 0.0;
+        self.note(if has_parts { &CLOCK[..3] } else { std::slice::from_ref(&unit) })?;
+        self.add(count, unit);
+        Some(())
     }
 
     fn interval(&self, sign: f64) -> Option<Interval> {
@@ -80,29 +110,34 @@ fn read_words(text: &str) -> Option<(Sum, f64)> {
             sign = -1.0;
         } else if word.is_empty() {
         } else if word.contains(':') {
-            if count.is_some() {
-                return None;
+            if let Some(days) = count.take() {
+                sum.add_once(days, DAYS)?;
             }
+            sum.note(&CLOCK)?;
             sum.clock += read_clock(word)?;
             is_empty = false;
         } else if let Some((years, months)) = year_and_month(word) {
+            if count.is_some() {
+                return None;
+            }
+            sum.note(&[MONTHS])?;
             sum.months += years * 12.0 + months;
             is_empty = false;
         } else if let Some(count) = count.take() {
-            sum.add(count, unit(word)?);
+            sum.add_once(count, unit(word)?)?;
         } else {
             let end = word.find(|it: char| it.is_ascii_alphabetic()).unwrap_or(word.len());
             let number: f64 = word[..end].parse().ok()?;
             match &word[end..] {
                 "" => count = Some(number),
-                unit_of => sum.add(number, unit(unit_of)?),
+                unit_of => sum.add_once(number, unit(unit_of)?)?,
             }
             is_empty = false;
         }
     }
     if let Some(seconds) = count {
         // A number alone is one of seconds.
-        sum.add(seconds, (0.0, 0.0, 1e6));
+        sum.add_once(seconds, CLOCK[2])?;
     }
     (!is_empty).then_some((sum, sign))
 }
