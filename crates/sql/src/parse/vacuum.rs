@@ -1,7 +1,7 @@
 //! VACUUM.
 
 use sqlparser::ast;
-use sqlparser::parser::Parser;
+use sqlparser::parser::{IsOptional, Parser};
 use sqlparser::tokenizer::Token;
 
 use super::{error_of, syntax_error};
