@@ -52,6 +52,16 @@ pub(crate) struct Label {
     pub(crate) text: String,
 }
 
+/// Labels that were added one after another between two others, each beside the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Streak {
+    /// The number of the last one.
+    code: i64,
+    /// Whether it stands behind the one before.
+    rises: bool,
+    count: u32,
+}
+
 /// An enum as it is defined.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Enum {
@@ -60,6 +70,8 @@ pub(crate) struct Enum {
     pub(crate) number: i64,
     /// In their order.
     pub(crate) labels: Vec<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) streak: Option<Streak>,
     /// How often a definition has named it: each writes it anew, so that one that drops or changes it meanwhile conflicts.
     #[serde(default)]
     pub(crate) uses: u64,
@@ -91,18 +103,35 @@ impl Enum {
             (None, None) => Some(GAP),
             (Some(last), None) => Some(last.saturating_add(GAP)).filter(|code| *code > last),
             (None, Some(first)) => Some(first.saturating_sub(GAP)).filter(|code| *code < first),
-            // Their distance may have more than 64 bits.
-            (Some(last), Some(first)) => {
-                Some(((i128::from(last) + i128::from(first)) >> 1) as i64).filter(|code| *code > last)
-            }
+            (Some(last), Some(first)) => self.between(last, first),
         };
         let no_room = || {
             let message = format!("too many values of enum \"{}\" were added between the same two", self.name);
-            SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            let detail = "No number is left between those that stand for the two values.";
+            SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(detail)
         };
         let code = code.ok_or_else(no_room)?;
         self.labels.insert(at, Label { code, text: label.to_owned() });
         Ok(())
+    }
+
+    /// A number between two others, if there is one: in the middle at first, and ever nearer to the label that was just added where more are added at the same
+    /// side of it. So the distance to the other one is divided by their count, and not halved each time.
+    fn between(&mut self, last: i64, first: i64) -> Option<i64> {
+        // Their distance may have more than 64 bits.
+        let room = i128::from(first) - i128::from(last);
+        let next = self.streak.and_then(|of| {
+            let rises = if of.code == last { true } else { (of.code == first).then_some(false)? };
+            (of.count == 1 || of.rises == rises).then_some((rises, of.count + 1))
+        });
+        let (rises, count) = next.unwrap_or((true, 1));
+        let step = (room / i128::from(count + 1)).max(1);
+        let code = if rises { i128::from(last) + step } else { i128::from(first) - step } as i64;
+        let is_free = code > last && code < first;
+        is_free.then(|| {
+            self.streak = Some(Streak { code, rises, count });
+            code
+        })
     }
 }
 
@@ -302,7 +331,7 @@ pub(crate) fn among<'o>(objects: impl Iterator<Item = &'o Object>) -> Enums {
 }
 
 /// The type with the labels that its enum has now.
-fn resolved(of: Type, enums: &Enums) -> Type {
+pub(crate) fn resolved(of: Type, enums: &Enums) -> Type {
     let now = |old: EnumType| enums.get(&old.number()).copied().unwrap_or(old);
     match of {
         Type::Enum(old) => Type::Enum(now(old)),
@@ -312,6 +341,24 @@ fn resolved(of: Type, enums: &Enums) -> Type {
         },
         _ => of,
     }
+}
+
+/// The number of the enum whose values, or arrays of them, are those of a type, and whether they are arrays.
+fn number_of(of: Type) -> Option<(i64, bool)> {
+    match of.element().unwrap_or(of) {
+        Type::Enum(own) => Some((own.number(), of.element().is_some())),
+        _ => None,
+    }
+}
+
+/// Whether both are the same type, of whichever versions: one stands for the same values as the other.
+pub(crate) fn is_same(one: Type, other: Type) -> bool {
+    one == other || number_of(one).is_some_and(|number| number_of(other) == Some(number))
+}
+
+/// Whether the labels of an enum have to do with values of the type.
+pub(crate) fn has_labels(of: Type) -> bool {
+    number_of(of).is_some()
 }
 
 fn resolve_all<'t>(types: impl Iterator<Item = &'t mut Type>, enums: &Enums) {
@@ -365,23 +412,48 @@ mod tests {
 
     fn of(labels: &[&str]) -> Enum {
         let (name, access) = (Name::of_key("mood"), Access::default());
-        let mut new = Enum { name, number: 1, labels: Vec::new(), uses: 0, access };
+        let mut new = Enum { name, number: 1, labels: Vec::new(), streak: None, uses: 0, access };
         labels.iter().enumerate().for_each(|(at, label)| new.add(label, at).unwrap());
         new
+    }
+
+    /// Adds labels until none has room, at most so many.
+    fn fill(mood: &mut Enum, most: usize, mut place: impl FnMut(&Enum, usize) -> usize) -> usize {
+        for count in 0..most {
+            let at = place(mood, count);
+            if let Err(error) = mood.add(&format!("m{count}"), at) {
+                assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+                return count;
+            }
+        }
+        most
+    }
+
+    #[test]
+    fn thousands_of_labels_are_added_at_one_place() {
+        let places: [fn(&Enum, usize) -> usize; 2] = [|mood, _| mood.labels.len() - 1, |_, _| 1];
+        for place in places {
+            let mut mood = of(&["a", "z"]);
+            assert_eq!(fill(&mut mood, 2_000, place), 2_000);
+            assert!(mood.labels.is_sorted_by(|one, other| one.code < other.code));
+            // In front of one that was added itself.
+            let mut mood = of(&["a", "z"]);
+            mood.add("m", 1).unwrap();
+            assert_eq!(fill(&mut mood, 2_000, |mood, _| mood.position("m").unwrap()), 2_000);
+        }
     }
 
     #[test]
     fn labels_are_added_anywhere_until_there_is_no_room() {
         let mut mood = of(&["a", "z"]);
-        let mut count = 0;
-        let refused = loop {
-            count += 1;
-            if let Err(error) = mood.add(&format!("m{count}"), 1) {
-                break error;
-            }
-            assert!(mood.labels.is_sorted_by(|one, other| one.code < other.code));
-        };
-        assert_eq!((refused.state(), count), (SqlState::PROGRAM_LIMIT_EXCEEDED, 49));
+        // Between the two that were added last, again and again.
+        let mut at = 1;
+        let count = fill(&mut mood, 1_000, |_, count| {
+            at += usize::from(count % 2 == 0 && count > 0);
+            at
+        });
+        assert!((30..1_000).contains(&count), "{count}");
+        assert!(mood.labels.is_sorted_by(|one, other| one.code < other.code));
         assert!(mood.add("first", 0).is_ok() && mood.add("last", mood.labels.len()).is_ok());
         assert!(mood.labels.is_sorted_by(|one, other| one.code < other.code));
     }

@@ -18,6 +18,7 @@ use crate::context::{Context, Now};
 use crate::control::Control;
 use crate::cursors::CursorCommand;
 use crate::datum::Datum;
+use crate::enums;
 use crate::error::{SqlError, SqlState};
 use crate::names::Path;
 use crate::outcome::Tag;
@@ -68,10 +69,18 @@ impl Bound {
         &self.parameters
     }
 
+    /// Whether its parameters have these types, of whichever versions.
+    fn takes(&self, types: &[Type]) -> bool {
+        let is_same = |(own, other): (&Type, &Type)| enums::is_same(*own, *other);
+        self.parameters.len() == types.len() && self.parameters.iter().zip(types).all(is_same)
+    }
+
     /// Whether both have the same columns, by name and type, whichever tables these are of.
     fn answers_as(&self, other: &Self) -> bool {
-        let shown = |column: &RowColumn| (column.name.clone(), column.of, column.bound);
-        self.columns.iter().map(shown).eq(other.columns.iter().map(shown))
+        let is_same = |(own, other): (&RowColumn, &RowColumn)| {
+            own.name == other.name && own.bound == other.bound && enums::is_same(own.of, other.of)
+        };
+        self.columns.len() == other.columns.len() && self.columns.iter().zip(&*other.columns).all(is_same)
     }
 }
 
@@ -336,7 +345,7 @@ impl<P: Protocol> Connection<P> {
             });
             match bound {
                 Ok(Some(bound)) => {
-                    let is_decoded = decoded.is_some_and(|types| *types == *bound.parameters);
+                    let is_decoded = decoded.is_some_and(|types| bound.takes(types));
                     let ended = connection.run_bound(&bound, parameters, is_decoded, stream);
                     prepared.bound = Some(bound);
                     ended
@@ -411,7 +420,8 @@ impl<P: Protocol> Connection<P> {
             return Ok(None);
         }
         self.check_not_failed()?;
-        let (bound, version) = self.bind_to_tables(statement, types)?;
+        let types: Vec<_> = types.iter().map(|of| self.type_now(*of)).collect::<Result<_, _>>()?;
+        let (bound, version) = self.bind_to_tables(statement, &types)?;
         let Statement { action: Action::Run(plan), parameters, tables, is_live } = bound else {
             return Ok(None);
         };
@@ -443,6 +453,11 @@ impl<P: Protocol> Connection<P> {
             counts,
             uses,
         })))
+    }
+
+    /// A type with the labels that it has now, as this transaction sees it.
+    pub(crate) fn type_now(&self, of: Type) -> Result<Type, SqlError> {
+        if enums::has_labels(of) { Ok(enums::resolved(of, &*self.catalog().enums()?)) } else { Ok(of) }
     }
 
     /// `is_decoded`: the values are of the types of the parameters, and are not looked at.

@@ -145,6 +145,7 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// The bytes stand for no value of the type.
     pub fn read_parameter(&self, of: Type, bytes: &[u8], is_binary: bool) -> Result<OwnedDatum, SqlError> {
+        let of = self.type_now(of)?;
         let arena = Bump::new();
         if is_binary {
             return binary::read(of, bytes, &arena).map(Datum::owned);

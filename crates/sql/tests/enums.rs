@@ -167,3 +167,120 @@ fn enums_are_copied() {
     let ended = copy.write(b"1\tangry\t{}\n").and_then(|()| copy.finish());
     assert_eq!(ended.unwrap_err().state().code(), "22P02");
 }
+
+/// What was prepared before a type has changed runs with the labels of today, whoever has changed it.
+fn prepared_statements_follow<P: Protocol<Worker: Interactive>>() {
+    let database = database::<P>();
+    let (mut one, mut two) = (connect(&database), connect(&database));
+    all(&mut one, SETUP);
+    all(&mut two, &["PREPARE put (int, mood) AS INSERT INTO t VALUES ($1, $2)", "PREPARE seen AS SELECT m FROM t"]);
+    all(&mut two, &["PREPARE lists (mood[]) AS SELECT $1", "EXECUTE put (10, 'happy')", "EXECUTE lists ('{sad}')"]);
+    let columns = two.prepare("SELECT m, l FROM t").unwrap();
+    let (of, of_list) = (columns.columns()[0].of, columns.columns()[1].of);
+    let typed = [Type::Int4, of, of_list];
+    let mut insert = two.prepare_typed("INSERT INTO t VALUES ($1, $2, $3)", &typed).unwrap();
+    let mut select = two.prepare("SELECT m, l FROM t WHERE id = 11").unwrap();
+    let mut put = |connection: &mut Connection<P>, label: &str| {
+        let list = format!("{{{label}}}");
+        let label = connection.read_parameter(of, label.as_bytes(), false)?;
+        let list = connection.read_parameter(of_list, list.as_bytes(), false)?;
+        let values = [Datum::Int(11), label.get(), list.get()];
+        connection.answer_decoded(&mut insert, &typed, &values).map(|_| String::new())
+    };
+    assert_eq!(two.answer_decoded(&mut select, &[], &[]).unwrap().len(), 0);
+    all(&mut one, &["ALTER TYPE mood ADD VALUE 'ok' BEFORE 'happy'"]);
+    all(&mut two, &["EXECUTE put (12, 'ok')"]);
+    assert_eq!(run(&mut two, "EXECUTE lists ('{ok,happy}')").unwrap(), "{ok,happy}");
+    assert_eq!(run(&mut two, "EXECUTE seen").unwrap(), "happy\nsad\nhappy\nok", "{}", P::NAME);
+    put(&mut two, "ok").unwrap();
+    let rows = two.answer_decoded(&mut select, &[], &[]).unwrap();
+    assert_eq!((rows.len(), rows.first().unwrap().text(1).unwrap()), (1, "{ok}".to_owned()));
+    all(&mut one, &["ALTER TYPE mood RENAME VALUE 'happy' TO 'glad'"]);
+    for old in ["EXECUTE put (13, 'happy')", "EXECUTE lists ('{happy}')"] {
+        assert_eq!(code(run(&mut two, old)), "22P02", "{}: {old}", P::NAME);
+    }
+    assert_eq!(code(put(&mut two, "happy")), "22P02", "{}", P::NAME);
+    all(&mut two, &["EXECUTE put (13, 'glad')", "DELETE FROM t WHERE id = 11"]);
+    put(&mut two, "glad").unwrap();
+    assert_eq!(run(&mut two, "EXECUTE seen").unwrap(), "glad\nsad\nglad\nglad\nok\nglad", "{}", P::NAME);
+    // A transaction sees its own changes, and not those that it has undone.
+    all(&mut two, &["BEGIN", "ALTER TYPE mood RENAME VALUE 'sad' TO 'low'", "EXECUTE put (14, 'low')", "ROLLBACK"]);
+    assert_eq!(code(run(&mut two, "EXECUTE put (14, 'low')")), "22P02", "{}", P::NAME);
+    all(&mut two, &["EXECUTE put (14, 'sad')"]);
+    // Another type has another number, whatever it is called.
+    all(&mut one, &["ALTER TABLE t ALTER m DROP DEFAULT, ALTER m TYPE text"]);
+    assert_eq!(code(run(&mut two, "EXECUTE seen")), "0A000", "{}", P::NAME);
+}
+
+#[test]
+fn prepared_statements_have_the_labels_of_today() {
+    prepared_statements_follow::<Cicada>();
+    prepared_statements_follow::<Hyper>();
+    prepared_statements_follow::<Serial>();
+}
+
+/// What keeps a text that names a type or a label goes on with it, or forbids the change; in transactions, and after a reopening.
+#[test]
+fn texts_follow_types() {
+    let protocol = Cicada::open(Default::default(), Common::default()).unwrap();
+    let reopened = || connect(&SqlDatabase::open(protocol.clone()));
+    let mut one = reopened();
+    all(&mut one, &["CREATE TYPE q8 AS ENUM ('a', 'b')", "CREATE TYPE q7 AS ENUM ('a', 'b')"]);
+    let generated = "g bool GENERATED ALWAYS AS (k < 'b'::q8) STORED";
+    all(&mut one, &[&format!("CREATE TABLE x8 (k q8 DEFAULT 'a'::q8, {generated}, CHECK (k >= 'a'::q8))")]);
+    all(&mut one, &["INSERT INTO x8 VALUES ('a')", "BEGIN", "ALTER TYPE q8 RENAME TO \"Q 9\""]);
+    assert_eq!(run(&mut one, "TABLE x8").unwrap(), "a|t");
+    all(&mut one, &["INSERT INTO x8 VALUES ('b')", "ROLLBACK"]);
+    assert_eq!(run(&mut reopened(), "TABLE x8").unwrap(), "a|t");
+    all(&mut one, &["ALTER TYPE q8 RENAME TO \"Q 9\"", "INSERT INTO x8 VALUES ('b'), (DEFAULT)"]);
+    assert_eq!(run(&mut reopened(), "SELECT * FROM x8 ORDER BY k").unwrap(), "a|t\na|t\nb|f");
+    all(&mut reopened(), &["INSERT INTO x8 VALUES (DEFAULT)"]);
+    // A label in the text of a generated column.
+    let of_label = "CREATE TABLE x6 (k q7, g bool GENERATED ALWAYS AS (k = 'a') STORED)";
+    all(&mut one, &[of_label, "INSERT INTO x6 VALUES ('a')"]);
+    for begun in [false, true] {
+        all(&mut one, if begun { &["BEGIN"] } else { &[] });
+        assert_eq!(code(run(&mut one, "ALTER TYPE q7 RENAME VALUE 'a' TO 'x'")), "0A000");
+        all(&mut one, if begun { &["ROLLBACK"] } else { &[] });
+        assert_eq!(run(&mut reopened(), "TABLE x6").unwrap(), "a|t");
+    }
+    // What has nothing to do with the type does not count.
+    all(&mut one, &["DROP TABLE x6", "CREATE VIEW v AS SELECT 'a'::text AS t", "CREATE SCHEMA s"]);
+    all(&mut one, &["CREATE TABLE s.w (t text DEFAULT 'a' CHECK (t <> 'a' OR t = 'a'), k q7)"]);
+    all(&mut one, &["CREATE INDEX ON s.w ((t || 'a'))", "CREATE VIEW s.u AS SELECT t FROM s.w WHERE k = 'b'"]);
+    all(&mut one, &["ALTER TYPE q7 RENAME VALUE 'a' TO 'x'", "INSERT INTO s.w VALUES (DEFAULT, 'x')"]);
+    assert_eq!(code(run(&mut one, "ALTER TYPE q7 RENAME VALUE 'b' TO 'y'")), "0A000");
+    assert_eq!(run(&mut reopened(), "SELECT * FROM s.w, v").unwrap(), "a|x|a");
+    all(&mut one, &["DROP VIEW s.u", "DROP TABLE s.w"]);
+    all(&mut one, &["CREATE TABLE w (k q7[] DEFAULT '{x,b}')"]);
+    assert_eq!(code(run(&mut one, "ALTER TYPE q7 RENAME VALUE 'x' TO 'a'")), "0A000");
+    all(&mut one, &["DROP TABLE w", "ALTER TYPE q7 RENAME VALUE 'x' TO 'a'"]);
+    // A type goes only with the columns that are generated by it.
+    let of_type = "CREATE TABLE x7 (k int, g bool GENERATED ALWAYS AS ('a'::q7 < 'b'::q7) STORED)";
+    all(&mut one, &[of_type, "INSERT INTO x7 VALUES (1)"]);
+    let error = run(&mut one, "DROP TYPE q7").unwrap_err();
+    assert_eq!((error.state().code(), error.detail()), ("2BP01", Some("column g of table x7 depends on type q7")));
+    all(&mut one, &["BEGIN", "DROP TYPE q7 CASCADE"]);
+    assert_eq!(run(&mut one, "TABLE x7").unwrap(), "1");
+    all(&mut one, &["ROLLBACK"]);
+    assert_eq!(run(&mut reopened(), "TABLE x7").unwrap(), "1|t");
+    all(&mut one, &["DROP TYPE q7 CASCADE", "DROP TYPE \"Q 9\" CASCADE"]);
+    assert_eq!(run(&mut reopened(), "TABLE x7").unwrap(), "1");
+    assert_eq!(run(&mut reopened(), "SELECT count(*) FROM x8").unwrap(), "4");
+}
+
+#[test]
+fn many_labels_are_added_at_one_place() {
+    let database = database::<Cicada>();
+    let mut connection = connect(&database);
+    all(&mut connection, &["CREATE TYPE e AS ENUM ('a', 'e')"]);
+    for number in 0..150 {
+        all(&mut connection, &[&format!("ALTER TYPE e ADD VALUE 'v{number}' BEFORE 'e'")]);
+    }
+    for number in 0..150 {
+        all(&mut connection, &[&format!("ALTER TYPE e ADD VALUE 'w{number}' AFTER 'a'")]);
+    }
+    let sorted = "SELECT count(*), enum_first(NULL::e), enum_last(NULL::e) FROM unnest(enum_range(NULL::e))";
+    assert_eq!(run(&mut connection, sorted).unwrap(), "302|a|e");
+    assert_eq!(run(&mut connection, "SELECT 'w0'::e < 'v0', 'w1'::e < 'w0', 'v149'::e > 'v148'").unwrap(), "t|t|t");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, UserDefinedTypeRepresentation};
 
 use super::drops::{SEVERAL, cascaded};
-use super::renames::{names_type, says};
+use super::renames::{has_name, mentions, names_type, says, with_type};
 use super::{Binder, Recorded, Written, folded};
 use crate::arrays::{Array, Dimension};
 use crate::casts::Place;
@@ -108,18 +108,23 @@ impl Recorded<'_> {
     }
 }
 
+/// The text of what an index has computed.
+fn computed_text(column: &Column) -> Option<&str> {
+    match column.computed.as_ref()? {
+        Computed::Expression(text) | Computed::Member(text) => Some(text),
+        Computed::Sorted(_) => None,
+    }
+}
+
 /// The texts that a table keeps, with what messages call them.
 fn texts_of(description: &Description) -> impl Iterator<Item = (String, &str)> {
     let of_column = |column: &Column| format!("default value for column {}", column.name);
     let defaults = description.columns.iter().filter_map(move |it| Some((of_column(it), it.default.as_deref()?)));
     let generated = description.columns.iter();
-    let generated =
-        generated.filter_map(|it| Some((format!("generated column {}", it.name), it.generated.as_deref()?)));
+    let generated = generated.filter_map(|it| Some((format!("column {}", it.name), it.generated.as_deref()?)));
     let checks = description.checks.iter().map(|it| (format!("constraint {}", it.name), it.condition.as_str()));
-    let computed = description.columns.iter().filter_map(|column| match column.computed.as_ref()? {
-        Computed::Expression(text) | Computed::Member(text) => Some(("index".to_owned(), text.as_str())),
-        Computed::Sorted(_) => None,
-    });
+    let computed = description.columns.iter();
+    let computed = computed.filter_map(|column| Some(("index".to_owned(), computed_text(column)?)));
     defaults.chain(generated).chain(checks).chain(computed)
 }
 
@@ -138,7 +143,7 @@ impl Binder<'_> {
         }
         self.check_free_type(&name)?;
         let (number, access) = (self.new_type_number()?, Access::default());
-        let mut new = Enum { name: name.clone(), number, labels: Vec::new(), uses: 0, access };
+        let mut new = Enum { name: name.clone(), number, labels: Vec::new(), streak: None, uses: 0, access };
         for label in labels {
             let label = label_of(label)?;
             if new.position(&label).is_some() {
@@ -219,6 +224,7 @@ impl Binder<'_> {
             AlterTypeOperation::Rename(rename) => {
                 let name = old.name.beside(&folded(&rename.new_name));
                 self.check_free_type(&name)?;
+                self.rename_in_tables(&old, &name, &mut definition)?;
                 if let Some(by) = self.named_by(&old)? {
                     return Err(SqlError::unsupported(format!("a new name for a type that the {by} names")));
                 }
@@ -235,14 +241,34 @@ impl Binder<'_> {
         Ok(self.catalog.objects()?.iter().filter_map(|object| object.table().cloned()).collect())
     }
 
-    /// What keeps a text that names a type.
+    /// Gives a type another name in the texts that tables keep. Names without a schema are those of `public` there.
+    fn rename_in_tables(&self, of: &Enum, new: &Name, definition: &mut Definition) -> Result<(), SqlError> {
+        let old = (of.name.schema(), of.name.plain());
+        let names = |text: &str| names_type(text, old.1);
+        for table in self.all_tables()? {
+            let is_named = texts_of(&table).find(|(_, text)| names(text));
+            let Some((what, _)) = is_named else { continue };
+            let is_computed = table.columns.iter().any(|column| computed_text(column).is_some_and(names));
+            if old.0 != crate::names::PUBLIC || is_computed {
+                let what = format!("a new name for a type that the {what} of table {} names", table.name);
+                return Err(SqlError::unsupported(what));
+            }
+            let mut description = definition.described(&table);
+            let columns = description.columns.iter_mut();
+            let of_columns = columns.flat_map(|column| column.default.iter_mut().chain(column.generated.iter_mut()));
+            let of_checks = description.checks.iter_mut().map(|check| &mut check.condition);
+            for text in of_columns.chain(of_checks).filter(|text| names(text)) {
+                *text = with_type(text, old, new.plain());
+            }
+            definition.set_object(&table.name.clone(), Some(NewObject::Table(table, description)));
+        }
+        Ok(())
+    }
+
+    /// What else keeps a text that names a type.
     fn named_by(&self, of: &Enum) -> Result<Option<String>, SqlError> {
         for object in self.catalog.objects()? {
             let found = match &object {
-                Object::Table(table) => {
-                    let found = texts_of(table).find(|(_, text)| names_type(text, of.name.plain()));
-                    found.map(|(what, _)| format!("{what} of table {}", table.name))
-                }
                 Object::View(view) => names_type(&view.query, of.name.plain()).then(|| format!("view {}", view.name)),
                 Object::Procedure(it) if it.language == Language::Atomic => {
                     names_type(&it.body, of.name.plain()).then(|| format!("procedure {}", it.name))
@@ -256,16 +282,30 @@ impl Binder<'_> {
         Ok(None)
     }
 
-    /// Gives a label another name in the defaults of columns of the type. What else has the label in its text forbids that: texts are read again and again.
+    /// The names of what has values of a type, without schemas.
+    fn names_of_holders(&self, of: &Enum) -> Result<Vec<String>, SqlError> {
+        let mut names = vec![of.name.plain().to_owned()];
+        for object in self.catalog.objects()? {
+            let (is_of, name) = match &object {
+                Object::Table(table) => (table.columns.iter().any(|it| is_of(it.of, of.number)), &table.name),
+                Object::View(view) => (view.types.iter().any(|it| is_of(*it, of.number)), &view.name),
+                Object::Procedure(it) => (it.parameters.iter().any(|it| is_of(it.of.into(), of.number)), &it.name),
+                _ => continue,
+            };
+            if is_of {
+                names.push(name.plain().to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Gives a label another name in the defaults of columns of the type. What else has to do with the type and has the label in its text forbids that: texts
+    /// are read again and again.
     fn rename_label(&self, of: &Enum, (from, to): (&str, &str), definition: &mut Definition) -> Result<(), SqlError> {
         let refused = |by: String| Err(SqlError::unsupported(format!("a new name for a value that the {by} has")));
         let literal = |label: &str| format!("'{}'", label.replace('\'', "''"));
         for table in self.all_tables()? {
             let has_type = |column: &Column| is_of(column.of, of.number);
-            let names = |text: &str| names_type(text, of.name.plain());
-            if !table.columns.iter().any(has_type) && !texts_of(&table).any(|(_, text)| names(text)) {
-                continue;
-            }
             let mut description = definition.described(&table);
             let mut is_changed = false;
             for column in description.columns.iter_mut().filter(|column| has_type(column)) {
@@ -276,17 +316,25 @@ impl Binder<'_> {
                     is_changed = true;
                 }
             }
-            if let Some((what, _)) = texts_of(&description).find(|(_, text)| says(text, from)) {
+            let own: Vec<_> = table.columns.iter().filter(|column| has_type(column)).collect();
+            let is_own = |text: &str| {
+                let is_of_own =
+                    |it: &Column| it.default.as_deref() == Some(text) || it.generated.as_deref() == Some(text);
+                own.iter().any(|it| is_of_own(it) || mentions(text, &it.name)) || names_type(text, of.name.plain())
+            };
+            if let Some((what, _)) = texts_of(&description).find(|(_, text)| says(text, from) && is_own(text)) {
                 return refused(format!("{what} of table {}", table.name));
             }
             if is_changed {
                 definition.set_object(&table.name.clone(), Some(NewObject::Table(table, description)));
             }
         }
+        let holders = self.names_of_holders(of)?;
+        let is_about = |text: &str| says(text, from) && holders.iter().any(|name| has_name(text, name));
         for object in self.catalog.objects()? {
             match &object {
-                Object::View(view) if says(&view.query, from) => return refused(format!("view {}", view.name)),
-                Object::Procedure(it) if it.language == Language::Atomic && says(&it.body, from) => {
+                Object::View(view) if is_about(&view.query) => return refused(format!("view {}", view.name)),
+                Object::Procedure(it) if it.language == Language::Atomic && is_about(&it.body) => {
                     return refused(format!("procedure {}", it.name));
                 }
                 _ => {}
@@ -368,9 +416,14 @@ impl Binder<'_> {
             match object {
                 Object::Table(table) if !is_going(&table.name) => {
                     let shown = self.catalog.shown(&table.name)?;
-                    let own = table.visible().filter(|(_, column)| is_of(column.of, of.number));
-                    let own: Vec<_> = own.map(|(_, column)| column.name.clone()).collect();
-                    own.iter().for_each(|name| tell(format!("column {name} of table {shown}")));
+                    let is_generated = |column: &Column| column.generated.as_deref().is_some_and(names);
+                    let is_own = |column: &Column| is_of(column.of, of.number) || is_generated(column);
+                    let own = table.visible().filter(|(_, column)| is_own(column));
+                    let mut own: Vec<_> = own.map(|(_, column)| column).collect();
+                    own.iter().for_each(|column| tell(format!("column {} of table {shown}", column.name)));
+                    // Those that are generated go first: they may look at the others.
+                    own.sort_by_key(|column| column.generated.is_none());
+                    let own: Vec<_> = own.into_iter().map(|column| column.name.clone()).collect();
                     let other = texts_of(table).find(|(_, text)| names(text)).filter(|_| own.is_empty());
                     if let Some((what, _)) = &other {
                         tell(format!("{what} of table {shown}"));

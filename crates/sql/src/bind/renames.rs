@@ -182,24 +182,47 @@ pub(super) fn with_name(condition: &str, old: &str, new: &str) -> String {
     (0..tokens.len()).map(word).collect()
 }
 
-/// Whether a text names a type: behind a cast, or in front of a literal.
-pub(super) fn names_type(text: &str, name: &str) -> bool {
-    let tokens = tokens(text);
-    let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
-    (0..tokens.len()).any(|at| {
-        let is_qualified = at > 1 && *tokens[at - 1] == Token::Period;
+/// Whether a text has this name anywhere.
+pub(super) fn has_name(text: &str, name: &str) -> bool {
+    tokens(text).iter().any(|token| is_name(token, name))
+}
+
+/// Where tokens name a type: behind a cast, or in front of a literal. With the schema that is written, if one is.
+fn places_of_type<'t>(all: &'t [Token], name: &str) -> impl Iterator<Item = (usize, Option<&'t Token>)> {
+    let seen: Vec<_> = (0..all.len()).filter(|at| !matches!(all[*at], Token::Whitespace(_))).collect();
+    (0..seen.len()).filter_map(move |at| {
+        let token = |at: usize| &all[seen[at]];
+        let is_qualified = at > 1 && *token(at - 1) == Token::Period;
         let before = if is_qualified { at.checked_sub(3) } else { at.checked_sub(1) };
-        let is_cast = match before.map(|before| tokens[before]) {
+        let is_cast = match before.map(token) {
             Some(Token::DoubleColon) => true,
             Some(Token::Word(word)) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("as"),
             _ => false,
         };
-        let is_literal = matches!(tokens.get(at + 1), Some(Token::SingleQuotedString(_)));
-        is_name(tokens[at], name) && (is_cast || is_literal)
+        let is_literal = seen.get(at + 1).is_some_and(|next| matches!(all[*next], Token::SingleQuotedString(_)));
+        let is_type = is_name(token(at), name) && (is_cast || is_literal);
+        is_type.then(|| (seen[at], is_qualified.then(|| token(at - 2))))
     })
 }
 
-/// Whether a text has this literal.
+/// Whether a text names a type.
+pub(super) fn names_type(text: &str, name: &str) -> bool {
+    places_of_type(&tokens(text), name).next().is_some()
+}
+
+/// A text with another name for a type of the schema in which names without one are looked for.
+pub(super) fn with_type(text: &str, (schema, old): (&str, &str), new: &str) -> String {
+    let mut all = tokens(text);
+    let is_own = |written: Option<&Token>| written.is_none_or(|written| is_name(written, schema));
+    let places: Vec<_> = places_of_type(&all, old).filter(|(_, written)| is_own(*written)).map(|(at, _)| at).collect();
+    for at in places {
+        all[at] = Token::make_word(new, (crate::bind::quoted(new) != new).then_some('"'));
+    }
+    all.iter().map(Token::to_string).collect()
+}
+
+/// Whether a text has this literal, alone or in that of an array.
 pub(super) fn says(text: &str, literal: &str) -> bool {
-    tokens(text).iter().any(|token| matches!(token, Token::SingleQuotedString(own) if own == literal))
+    let is_said = |own: &str| own == literal || own.starts_with('{') && own.contains(literal);
+    tokens(text).iter().any(|token| matches!(token, Token::SingleQuotedString(own) if is_said(own)))
 }

@@ -94,6 +94,12 @@ pub(super) fn on_day(days: i64, micros: i64) -> Result<i64, SqlError> {
     on_day.filter(|it| TIMESTAMPS.contains(it)).ok_or_else(|| field_overflow("timestamp out of range".to_owned()))
 }
 
+/// A timestamp, if tables may have it.
+pub(super) fn stored<'a>(micros: i64) -> Result<Datum<'a>, SqlError> {
+    let may_be = is_infinite(micros) || TIMESTAMPS.contains(&micros);
+    if may_be { Ok(Datum::Timestamp(micros)) } else { Err(field_overflow("timestamp out of range".to_owned())) }
+}
+
 /// Days of thirty for each month, and hours of a day.
 fn justified(span: Interval, months: bool, hours: bool) -> Result<Interval, SqlError> {
     let mut it = span;
@@ -126,8 +132,8 @@ fn justified(span: Interval, months: bool, hours: bool) -> Result<Interval, SqlE
 }
 
 pub(super) const FUNCTIONS: &[Function] = functions! {
-    "timezone"(Text, Timestamp) -> Timestamptz = |it, _| Ok(Datum::Timestamp(from_local(timestamp(it[1]), &zone(text(it[0]))?)));
-    "timezone"(Text, Timestamptz) -> Timestamp = |it, _| Ok(Datum::Timestamp(to_local(timestamp(it[1]), &zone(text(it[0]))?)));
+    "timezone"(Text, Timestamp) -> Timestamptz = |it, _| stored(from_local(timestamp(it[1]), &zone(text(it[0]))?));
+    "timezone"(Text, Timestamptz) -> Timestamp = |it, _| stored(to_local(timestamp(it[1]), &zone(text(it[0]))?));
     "timezone"(Interval, Timestamp) -> Timestamptz = |it, _| {
         later(timestamp(it[1]), Interval { micros: -span(it[0]).micros, ..Interval::default() }).map(Datum::Timestamp)
     };
@@ -168,7 +174,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "to_timestamp"(Float8) -> Timestamptz = |it, _| {
         let micros = float(it[0]) * 1e6;
         let bad = || field_overflow(format!("timestamp out of range: \"{}\"", crate::text::format_float(float(it[0]), false)));
-        if micros.abs() < 9.2e18 { Ok(Datum::Timestamp(micros.round_ties_even() as i64)) } else { Err(bad()) }
+        if micros.abs() < 9.2e18 { stored(micros.round_ties_even() as i64).map_err(|_| bad()) } else { Err(bad()) }
     };
     "clock_timestamp"() -> Timestamptz = |_, context| {
         // The transaction has begun before, also where nothing has asked for the time yet.

@@ -1,6 +1,6 @@
 //! Times as texts of a format: `to_char`, `to_date` and `to_timestamp`.
 
-use super::calendars::{date_of, field_overflow, on_day, time_of};
+use super::calendars::{date_of, field_overflow, on_day, stored, time_of};
 use super::times::iso_week;
 use super::{Function, functions};
 use crate::context::Context;
@@ -69,6 +69,8 @@ fn word_of(format: &str) -> Option<&'static str> {
 }
 
 fn parts(format: &str) -> Vec<Part<'_>> {
+    // What has to fit exactly is read as other texts are.
+    let format = format.strip_prefix("FX").or_else(|| format.strip_prefix("fx")).unwrap_or(format);
     let (mut rest, mut parts) = (format, Vec::new());
     while let Some(letter) = rest.chars().next() {
         if letter == '"' {
@@ -523,10 +525,10 @@ fn is_infinite(micros: i64) -> bool {
 pub(super) const FUNCTIONS: &[Function] = functions! {
     "to_timestamp"(Text, Text) -> Timestamptz = |it, context| {
         let (local, ahead) = read(text(it[0]), text(it[1]))?;
-        Ok(Datum::Timestamp(match ahead {
+        stored(match ahead {
             Some(seconds) => local - seconds * 1_000_000,
             None => from_local(local, context.zone),
-        }))
+        })
     };
     "to_date"(Text, Text) -> Date = |it, _| Ok(Datum::Date(read(text(it[0]), text(it[1]))?.0.div_euclid(DAY) as i32));
     "to_char"(Timestamp, Text) -> Text = |it, context| {
