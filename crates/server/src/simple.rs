@@ -67,7 +67,7 @@ impl<P: Protocol> Session<P> {
         };
         let Some(rows) = connection.stream_query(text, give)? else { return Ok(false) };
         wire.answers.notices(rows.notices());
-        if !has_begun {
+        if !has_begun && (!rows.columns().is_empty() || rows.is_of_query()) {
             describe(wire, rows.columns());
         }
         for row in &rows {
@@ -143,10 +143,10 @@ fn describe(wire: &mut Wire, columns: &[RowColumn]) {
 
 /// Tells what a statement has done.
 fn tell(wire: &mut Wire, outcome: &Outcome, forms: &Forms) -> Result<(), End> {
-    let Outcome { tag, columns, bounds, origins, rows, notices, .. } = outcome;
+    let Outcome { tag, is_query, columns, bounds, origins, rows, notices, .. } = outcome;
     wire.answers.notices(notices);
     // A query without columns has rows all the same.
-    if !columns.is_empty() || tag.starts_with("SELECT ") {
+    if !columns.is_empty() || *is_query {
         let bound = |at: usize| bounds.get(at).copied().unwrap_or_default();
         let origin = |at: usize| origins.get(at).copied().flatten();
         let columns = columns.iter().enumerate().map(|(at, (name, of))| (name.as_str(), *of, bound(at), origin(at)));

@@ -85,6 +85,14 @@ fn simple_queries() {
         raw.ask(&query("INSERT INTO t VALUES (1, 'a'); SELECT * FROM t; SELECT FROM t")),
         "C:INSERT 0 1 T D C:SELECT 1 T D C:SELECT 1 Z:I"
     );
+    // What answers no rows tells of no columns.
+    assert_eq!(raw.ask(&query("SELECT FROM t WHERE id = 7")), "T C:SELECT 0 Z:I");
+    assert_eq!(raw.ask(&query("CREATE TABLE c AS SELECT 1 AS x")), "C:SELECT 1 Z:I");
+    assert_eq!(raw.ask(&query("SELECT * INTO d FROM c; SELECT * FROM d")), "C:SELECT 1 T D C:SELECT 1 Z:I");
+    let moved = "WITH gone AS (DELETE FROM d RETURNING x) INSERT INTO c SELECT x FROM gone";
+    assert_eq!(raw.ask(&query(moved)), "C:INSERT 0 1 Z:I");
+    assert_eq!(raw.ask(&query(&format!("{moved} RETURNING x"))), "T C:INSERT 0 0 Z:I");
+    assert_eq!(raw.ask(&query("WITH g AS (DELETE FROM c RETURNING x) SELECT FROM g")), "T D D C:SELECT 2 Z:I");
     // The statements of a text are one transaction.
     assert_eq!(raw.ask(&query("DELETE FROM t; SELECT 1/0")), "C:DELETE 1 E:22012 Z:I");
     assert_eq!(raw.ask(&query("SELECT count(*) FROM t")), "T D C:SELECT 1 Z:I");

@@ -14,6 +14,8 @@ pub struct Outcome {
     pub tag: String,
     /// Rows that were changed, or answered.
     pub count: u64,
+    /// Whether it has rows to answer, even if these have no columns.
+    pub is_query: bool,
     /// Names and types of the columns of its rows.
     pub columns: Vec<(String, Type)>,
     /// What the types of its columns allow of values; empty: anything.
@@ -80,6 +82,9 @@ pub(crate) enum Tag {
 }
 
 impl Tag {
+    /// The verb of a query.
+    pub(crate) const QUERY: &'static str = "SELECT";
+
     pub(crate) fn of(plan: &Plan) -> Self {
         match plan {
             Plan::Insert { .. } => Self::Counted("INSERT 0"),

@@ -198,6 +198,11 @@ impl Rows {
         if let Tag::Counted(verb) = self.tag { Some(verb) } else { None }
     }
 
+    /// Whether the statement has rows to answer, even if these have no columns.
+    pub fn is_of_query(&self) -> bool {
+        self.counted_verb() == Some(Tag::QUERY)
+    }
+
     /// How many rows the statement has changed, or answered.
     pub fn count(&self) -> u64 {
         self.count

@@ -314,8 +314,9 @@ pub(crate) fn answer<T: Transaction>(
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
     let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
     let origins = plan.columns().iter().map(|column| column.origin).collect();
-    let (tag, zone) = (Tag::of(plan).text(count), zone.clone());
-    Ok(Outcome { tag, count, columns, bounds, origins, rows, notices: scratch.notices, zone })
+    let (tag, zone) = (Tag::of(plan), zone.clone());
+    let (tag, is_query) = (tag.text(count), tag == Tag::Counted(Tag::QUERY));
+    Ok(Outcome { tag, count, is_query, columns, bounds, origins, rows, notices: scratch.notices, zone })
 }
 
 /// The most bytes of an answer that is gathered in memory.
