@@ -554,17 +554,18 @@ fn deadlocks<P: Protocol<Worker: Interactive>>() {
     let database = SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap());
     let [mut one, mut other] = [(); 2].map(|()| connect(&database));
     all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY)", "CREATE TABLE u (a int PRIMARY KEY)"]);
-    all(&mut one, &["SET lock_timeout = 0", "BEGIN", "ALTER TABLE t ADD x int"]);
-    all(&mut other, &["SET lock_timeout = 0", "BEGIN", "ALTER TABLE u ADD x int"]);
-    let end = |connection: &mut Connection<P>, text| {
+    let both_began = std::sync::Barrier::new(2);
+    let end = |connection: &mut Connection<P>, own, text| {
+        all(connection, &["SET lock_timeout = 0", "BEGIN", own]);
+        both_began.wait();
         let ended = run(connection, text).map_err(|error| error.state().code());
         let last = if ended.is_ok() { "COMMIT" } else { "ROLLBACK" };
         run(connection, last).unwrap_or_else(|error| panic!("{}: {last}: {error}", P::NAME));
         ended.err()
     };
     let ends = std::thread::scope(|scope| {
-        let first = scope.spawn(|| end(&mut one, "SELECT count(*) FROM u"));
-        let second = scope.spawn(|| end(&mut other, "ALTER TABLE t ADD y int"));
+        let first = scope.spawn(|| end(&mut one, "ALTER TABLE t ADD x int", "SELECT count(*) FROM u"));
+        let second = scope.spawn(|| end(&mut other, "ALTER TABLE u ADD x int", "ALTER TABLE t ADD y int"));
         [first, second].map(|thread| thread.join().unwrap())
     });
     assert!(matches!(ends, [Some("40P01"), None] | [None, Some("40P01")]), "{}: {ends:?}", P::NAME);
