@@ -214,6 +214,7 @@ fn deferred_checks_are_made_again_after_a_conflict_of_the_commit() {
 fn a_unique_index_is_made<P: Protocol<Worker: Interactive>>() {
     let [mut one, mut other] = connections::<P>();
     all(&mut one, &["UPDATE t SET v = id", "BEGIN", "UPDATE t SET v = 1 WHERE id = 2"]);
+    all(&mut other, &["SET lock_timeout = '100ms'", "SET statement_timeout = '1s'"]);
     let made =
         thread::scope(|scope| scope.spawn(|| run(&mut other, "CREATE UNIQUE INDEX t_v ON t (v)")).join().unwrap());
     let ended = run(&mut one, "COMMIT");
