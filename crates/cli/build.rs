@@ -10,5 +10,5 @@ fn main() {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         _ => "unknown".to_owned(),
     };
-    println!("cargo::rustc-env=POLYCHRON_COMMIT={commit}");
+    println!("cargo::rustc-env=COMMIT_OF_POLYCHRON={commit}");
 }

@@ -18,4 +18,4 @@ pub mod shell;
 mod statements;
 
 /// The commit that was built, or `unknown`.
-pub const COMMIT: &str = env!("POLYCHRON_COMMIT");
+pub const COMMIT: &str = env!("COMMIT_OF_POLYCHRON");

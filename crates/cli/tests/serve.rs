@@ -170,7 +170,6 @@ fn values_are_tried_before_they_are_written() {
         "metrics_password_file = '/dev/zero'",
         &format!("listen = '127.0.0.1:{port},127.0.0.1:{port}'", port = served.port),
         &format!("listen = '127.0.0.1:{port},[::ffff:127.0.0.1]:{port}'", port = served.port),
-        &format!("metrics = '127.0.0.1:{}'", served.port),
         "socket_directory = '/no/such/directory'",
         &format!("socket_directory = '/tmp/{long}'"),
         "tls_certificate = '/no/such/file'",
