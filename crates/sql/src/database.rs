@@ -449,25 +449,11 @@ impl<P: Protocol> Source for SqlDatabase<P> {
     }
 
     fn roles(&self) -> Result<Vec<(Name, Object)>, SqlError> {
-        let version = self.version();
-        let all = self.loaded(|definitions| definitions.roles())?;
-        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        // Otherwise one of them may have gone meanwhile.
-        if catalog.version == version && !catalog.knows_roles() {
-            self.put(&mut catalog, |catalog| catalog.with_roles(&all));
-        }
-        Ok(all)
+        self.all_known(|definitions| definitions.roles(), Catalog::knows_roles, Catalog::with_roles)
     }
 
     fn enums(&self) -> Result<Vec<(Name, Object)>, SqlError> {
-        let version = self.version();
-        let all = self.loaded(|definitions| definitions.enums())?;
-        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        // Otherwise one of them may have gone meanwhile.
-        if catalog.version == version && !catalog.knows_enums() {
-            self.put(&mut catalog, |catalog| catalog.with_enums(&all));
-        }
-        Ok(all)
+        self.all_known(|definitions| definitions.enums(), Catalog::knows_enums, Catalog::with_enums)
     }
 
     fn find(&self, name: &Name) -> Result<Option<Object>, SqlError> {
@@ -560,6 +546,23 @@ impl<P: Protocol> SqlDatabase<P> {
         let kept = Definitions::find(&self.protocol)?.map_or(Ok(Vec::new()), |definitions| find(&definitions))?;
         let loaded = kept.into_iter().map(|(name, kept)| Ok(self.load(&name, kept)?.map(|object| (name, object))));
         loaded.filter_map(Result::transpose).collect()
+    }
+
+    /// All objects of a kind, which the catalog knows from then on.
+    fn all_known(
+        &self,
+        find: impl FnOnce(&Definitions<'_, P>) -> Result<Vec<(Name, Kept)>, SqlError>,
+        knows: fn(&Catalog) -> bool,
+        with: fn(&Catalog, &[(Name, Object)]) -> Catalog,
+    ) -> Result<Vec<(Name, Object)>, SqlError> {
+        let version = self.version();
+        let all = self.loaded(find)?;
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        // Otherwise one of them may have gone meanwhile.
+        if catalog.version == version && !knows(&catalog) {
+            self.put(&mut catalog, |catalog| with(catalog, &all));
+        }
+        Ok(all)
     }
 
     /// Whether a table of the engine belongs to a table of another name.

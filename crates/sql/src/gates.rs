@@ -44,6 +44,22 @@ pub(crate) struct Wait<'w> {
     pub(crate) for_users: bool,
 }
 
+/// A session is among those that wait.
+struct Noted<'g>(&'g Gates, u64);
+
+impl<'g> Noted<'g> {
+    fn new(gates: &'g Gates, wait: &Wait<'_>) -> Self {
+        lock(&gates.waiting).insert(wait.session, (wait.tables.to_vec(), wait.for_users));
+        Self(gates, wait.session)
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.waiting).remove(&self.1);
+    }
+}
+
 /// What the open transaction of a session uses.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -279,19 +295,7 @@ impl Gates {
         if holds() {
             return Ok(());
         }
-        lock(&self.waiting).insert(wait.session, (wait.tables.to_vec(), wait.for_users));
-        let ended = self.wait_noted(time, wait, closers, holds);
-        lock(&self.waiting).remove(&wait.session);
-        ended
-    }
-
-    fn wait_noted(
-        &self,
-        time: Option<Duration>,
-        wait: &Wait<'_>,
-        closers: &dyn Fn(&[TableId]) -> Vec<u64>,
-        mut holds: impl FnMut() -> bool,
-    ) -> Result<(), SqlError> {
+        let _noted = Noted::new(self, wait);
         let (own, mut looks) = (time.map(Limits::timeout), 0_u32);
         while !holds() {
             looks = looks.wrapping_add(1);
@@ -315,7 +319,9 @@ impl Gates {
 
     /// Whether the session waits for one that waits for it, at once or over others. It waits no longer then.
     fn waits_for_itself(&self, session: u64, closers: &dyn Fn(&[TableId]) -> Vec<u64>) -> bool {
-        let (held, mut waiting) = (self.held(), lock(&self.waiting));
+        let mut waiting = lock(&self.waiting);
+        // Looked at under the lock: who waits holds what it held when it began to.
+        let held = self.held();
         let (mut seen, mut next) = (HashSet::new(), vec![session]);
         while let Some(one) = next.pop() {
             let Some((tables, for_users)) = waiting.get(&one) else { continue };

@@ -96,9 +96,10 @@ fn insert<'p, 'a>(
     out: &mut Sink<'_>,
 ) -> Result<(u64, Notes<'p, 'a>), Failure> {
     let (mut notes, mut rows) = (Notes::new(keys), gathered(source, exec, context, context.arena)?);
-    if !target.table.generated()?.is_empty() {
+    let generated = target.table.generated()?;
+    if !generated.is_empty() {
         for (at, row) in rows.iter_mut().enumerate() {
-            let whole = with_generated(target.table, row, exec, context, context.arena);
+            let whole = with_rules(generated, row, exec, context, context.arena);
             *row = whole.map_err(|failure| failure.at_row(at))?;
         }
     }
@@ -133,7 +134,7 @@ fn insert_rows<'a>(
             target.check(row, exec, context)?;
         }
         let passing = exec.take_arena();
-        let whole = with_computed(table, row, exec, context, &passing)?;
+        let whole = with_rules(table.rules()?, row, exec, context, &passing)?;
         let row = match insert_row(table, whole, exec)? {
             Insertion::Inserted => {
                 notes.inserted(table, whole);
@@ -150,7 +151,7 @@ fn insert_rows<'a>(
                     },
                     OnConflict::Update(update) => {
                         let old = existing(table, update.index, whole, exec, context)?.ok_or_else(taken)?;
-                        let row = with_computed(table, row, exec, context, context.arena)?;
+                        let row = with_rules(table.rules()?, row, exec, context, context.arena)?;
                         match update_existing(target, update, (old, row), &written, exec, context)? {
                             Some(new) => {
                                 notes.updated(table, (old, new), exec)?;
@@ -383,9 +384,9 @@ pub(super) fn change<'a>(
     let key = key_of(table, old, &mut scratch, context.arena)?;
     let row = context.arena.alloc_slice_copy(old);
     set.iter().zip(values).for_each(|(&column, value)| row[column] = *value);
-    let row = with_generated(table, row, exec, context, context.arena)?;
+    let row = with_rules(table.generated()?, row, exec, context, context.arena)?;
     target.check(row, exec, context)?;
-    let row = with_computed(table, row, exec, context, context.arena)?;
+    let row = with_rules(table.rules()?, row, exec, context, context.arena)?;
     let mut changed = bumpalo::collections::Vec::from_iter_in(set.iter().copied(), context.arena);
     for rule in table.generated()?.iter().chain(table.rules()?) {
         let is_same = old[rule.column].compare(row[rule.column]).is_eq();
@@ -465,29 +466,8 @@ pub(super) fn delete<'p, 'a>(
     Ok((count, notes))
 }
 
-/// The row with the values of columns that are computed of others, in this arena.
-pub(super) fn with_computed<'a>(
-    table: &Table,
-    row: Row<'a>,
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    arena: &'a Bump,
-) -> Result<Row<'a>, Failure> {
-    with_rules(table.rules()?, row, exec, context, arena)
-}
-
-/// The same of generated columns, which come first: CHECKs look at them.
-pub(super) fn with_generated<'a>(
-    table: &Table,
-    row: Row<'a>,
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    arena: &'a Bump,
-) -> Result<Row<'a>, Failure> {
-    with_rules(table.generated()?, row, exec, context, arena)
-}
-
-fn with_rules<'a>(
+/// The row with the values of columns that follow from others by these rules, in this arena. Generated columns come first: CHECKs look at them.
+pub(super) fn with_rules<'a>(
     rules: &[Rule],
     row: Row<'a>,
     exec: &mut Exec<'_>,

@@ -6,9 +6,7 @@ use hashbrown::HashSet;
 use polychron_engine::Insertion;
 use polychron_schema::KeyScratch;
 
-use super::changes::{
-    Row, Target, change, changed, duplicate, gathered, insert_row, key_of, with_computed, with_generated,
-};
+use super::changes::{Row, Target, change, changed, duplicate, gathered, insert_row, key_of, with_rules};
 use super::foreign_keys::Notes;
 use super::{Exec, Failure, Flow, Rows, Sink, executed, owned, run};
 use crate::catalog::Table;
@@ -148,9 +146,9 @@ pub(super) fn merge<'p, 'a>(
             MergeAction::Nothing => continue,
             MergeAction::Insert(values) => {
                 let new = values_over(values, beside, exec, context)?;
-                let new = with_generated(table, new, exec, context, context.arena)?;
+                let new = with_rules(table.generated()?, new, exec, context, context.arena)?;
                 target.check(new, exec, context)?;
-                let new = with_computed(table, new, exec, context, context.arena)?;
+                let new = with_rules(table.rules()?, new, exec, context, context.arena)?;
                 if let Insertion::Duplicate(index) = insert_row(table, new, exec)? {
                     return Err(duplicate(table, index, new, context.zone).into());
                 }
