@@ -7,7 +7,7 @@ use polychron_sql::{Connection, SqlError};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// What a client makes and takes away again: the statements, and what counts them.
-const KINDS: [[&str; 3]; 7] = [
+const KINDS: [[&str; 3]; 9] = [
     ["CREATE INDEX i# ON t (x)", "DROP INDEX i#", "SELECT count(*) FROM pg_indexes WHERE indexname = 'i#'"],
     [
         "ALTER TABLE t ADD c# int NOT NULL DEFAULT 7#",
@@ -35,7 +35,20 @@ const KINDS: [[&str; 3]; 7] = [
         "COMMENT ON COLUMN t.o# IS NULL",
         "SELECT count(*) FROM pg_attribute WHERE attname = 'o#' AND col_description(attrelid, attnum) = 'text'",
     ],
+    [
+        "ALTER TABLE t ADD g# int GENERATED ALWAYS AS (x + #) STORED",
+        "ALTER TABLE t DROP g#",
+        "SELECT count(*) FROM information_schema.columns WHERE column_name = 'g#' AND is_generated = 'ALWAYS'",
+    ],
+    [
+        "ALTER TYPE e RENAME VALUE 'l#' TO 'm#'",
+        "ALTER TYPE e RENAME VALUE 'm#' TO 'l#'",
+        "SELECT count(*) FROM pg_enum WHERE enumlabel = 'm#'",
+    ],
 ];
+
+/// What a view answers that all of them replace.
+const SHARED: &str = "SELECT max(n) FROM w";
 
 struct Client<P: Protocol> {
     session: Connection<P>,
@@ -82,6 +95,10 @@ impl<P: Protocol> Client<P> {
         if how > 1 && self.draw(2) == 0 {
             kinds.push((first + 1 + self.draw(KINDS.len() - 1)) % KINDS.len());
         }
+        if how == 1 {
+            let replaced = format!("CREATE OR REPLACE VIEW w AS SELECT {} AS n FROM t", self.draw(1000));
+            self.run(&replaced);
+        }
         let texts: Vec<_> = kinds.iter().map(|&kind| self.text(kind, usize::from(self.there[kind]))).collect();
         let is_done = if how < 2 {
             self.run(&texts[0])
@@ -94,12 +111,13 @@ impl<P: Protocol> Client<P> {
                 all_texts.extend(["SAVEPOINT s".to_owned(), text, "ROLLBACK TO s".to_owned()]);
             }
             all_texts.extend(texts.iter().cloned());
+            let mut seen = None;
             let are_done = all_texts.iter().all(|text| {
                 // Its client is silent for long, now and then.
                 if self.draw(4) == 0 {
                     self.session.park();
                 }
-                self.run(text)
+                self.run(text) && self.sees_one_view(&mut seen)
             });
             let ends = are_done && how != 3 && self.run("COMMIT");
             if !ends {
@@ -112,6 +130,21 @@ impl<P: Protocol> Client<P> {
             self.done += 1;
         }
         self.look(&texts);
+    }
+
+    /// Reads through the view that others replace, in a transaction that has seen this through it before; whether it could.
+    fn sees_one_view(&mut self, seen: &mut Option<String>) -> bool {
+        match run(&mut self.session, SHARED) {
+            Ok(now) => {
+                let before = seen.get_or_insert_with(|| now.clone());
+                assert_eq!(*before, now, "{}: the view is another one within a transaction", P::NAME);
+                true
+            }
+            Err(error) => {
+                self.is_met(SHARED, &error);
+                false
+            }
+        }
     }
 
     /// Its things are there or not, as it was told, and the table can be used with them.
@@ -128,8 +161,12 @@ impl<P: Protocol> Client<P> {
         }
         let insert = format!("INSERT INTO t (x) VALUES ({}) RETURNING *", self.number);
         self.run(&insert);
-        if self.there[1] {
-            let query = format!("SELECT count(*) FROM t WHERE c{0} IS DISTINCT FROM 7{0}", self.number);
+        for (kind, name, value) in [(1, 'c', "7#"), (7, 'g', "x + #")] {
+            if !self.there[kind] {
+                continue;
+            }
+            let query = format!("SELECT count(*) FROM t WHERE {name}# IS DISTINCT FROM {value}");
+            let query = query.replace('#', &self.number.to_string());
             match run(&mut self.session, &query) {
                 Ok(found) => assert_eq!(found, "0", "{} {texts:?}", P::NAME),
                 Err(error) => self.is_met(&query, &error),
@@ -141,10 +178,9 @@ impl<P: Protocol> Client<P> {
 fn sessions_change_one_table<P: Protocol<Worker: Interactive>>() {
     let database = database::<P>();
     let roles = ["CREATE ROLE r0", "CREATE ROLE r1", "CREATE ROLE r2"];
-    all(
-        &mut connect(&database),
-        &["CREATE TABLE t (id serial PRIMARY KEY, x int, o0 int, o1 int, o2 int)", "INSERT INTO t (x) VALUES (1)"],
-    );
+    let table = "CREATE TABLE t (id serial PRIMARY KEY, x int, o0 int, o1 int, o2 int, m e DEFAULT 'z')";
+    all(&mut connect(&database), &["CREATE TYPE e AS ENUM ('l0', 'l1', 'l2', 'z')", table]);
+    all(&mut connect(&database), &["INSERT INTO t (x) VALUES (1)", "CREATE VIEW w AS SELECT 0 AS n FROM t"]);
     all(&mut connect(&database), &roles);
     let clients: Vec<_> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..roles.len())
