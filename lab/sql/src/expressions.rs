@@ -76,7 +76,7 @@ impl<'w> Writer<'w> {
             Text | Varchar | Char => self.text(kind, scope, depth),
             Bytea => self.bytes(scope, depth),
             Date | Time | Timestamp | Timestamptz | Interval => self.time(kind, scope, depth),
-            Uuid => self.general(kind, scope, depth),
+            Uuid | Mood => self.general(kind, scope, depth),
             Ints | Texts => self.array(kind, scope, depth),
             Jsonb => self.json(scope, depth),
         }

@@ -26,16 +26,24 @@ pub enum Kind {
     Ints,
     Texts,
     Jsonb,
+    Mood,
 }
 
 use Kind::{
-    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Ints, Jsonb, Numeric, Text, Texts, Time,
+    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Ints, Jsonb, Mood, Numeric, Text, Texts, Time,
     Timestamp, Timestamptz, Uuid, Varchar,
 };
 
+/// The labels of the enum, which are not in the order of their texts.
+const LABELS: [&str; 4] = ["sad", "ok", "a b", "Happy"];
+
+/// What makes the enum.
+pub(crate) const MOOD: [&str; 2] =
+    ["CREATE TYPE mood AS ENUM ('sad', 'a b', 'Happy')", "ALTER TYPE mood ADD VALUE 'ok' AFTER 'sad'"];
+
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Bool,
         Int2,
         Int4,
@@ -56,6 +64,7 @@ impl Kind {
         Ints,
         Texts,
         Jsonb,
+        Mood,
     ];
 
     /// Its name in a definition.
@@ -64,6 +73,8 @@ impl Kind {
             Numeric => "numeric(9,2)",
             Varchar => "varchar(8)",
             Char => "char(4)",
+            Time => "time(3)",
+            Interval => "interval(2)",
             _ => self.name(),
         }
     }
@@ -91,6 +102,7 @@ impl Kind {
             Ints => "integer[]",
             Texts => "text[]",
             Jsonb => "jsonb",
+            Mood => "mood",
         }
     }
 
@@ -147,6 +159,7 @@ impl Kind {
             Interval => draw.word(&["0", "1 day", "-1 day", "2 mons", "1 year 3 days", "01:30:00", "-00:00:01"]).into(),
             Uuid => format!("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1{:x}", draw.below(6)),
             Ints => draw.word(&["{}", "{1}", "{1,2}", "{2,1}", "{NULL,3}", "{1,1,2}"]).into(),
+            Mood => draw.word(&LABELS).into(),
             Texts => draw.word(&["{}", "{a}", "{a,b}", "{b,NULL}", "{\"\",\"a b\"}", "{B}"]).into(),
             Jsonb => draw
                 .word(&["1", "\"a\"", "null", "true", "[]", "[1, \"a\"]", "{\"a\": 1}", "{\"a\": {\"b\": [1, null]}}"])
@@ -188,6 +201,7 @@ impl Kind {
                 "{\"\": {}}",
                 "[1, [2, [3]], -1.0]",
             ],
+            Mood => &LABELS,
             Uuid => &[
                 "00000000-0000-0000-0000-000000000000",
                 "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",

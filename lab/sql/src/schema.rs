@@ -1,7 +1,7 @@
 //! Tables that a seed draws.
 
 use crate::draw::Draw;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, MOOD};
 
 /// A column.
 #[derive(Clone, Debug)]
@@ -47,9 +47,9 @@ impl Schema {
         Self { tables: (0..count).map(|number| Table::drawn(draw, number)).collect() }
     }
 
-    /// The statements that make the tables, with their further indexes or without.
+    /// The statements that make the enum and the tables, with their further indexes or without.
     pub fn definitions(&self, with_indexes: bool) -> Vec<String> {
-        let mut all = Vec::new();
+        let mut all: Vec<_> = MOOD.map(str::to_owned).into();
         for table in &self.tables {
             all.push(table.definition());
             if with_indexes {
