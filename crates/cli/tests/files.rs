@@ -435,6 +435,50 @@ fn rows_that_are_wrong_are_named_and_none_is_inserted() {
     assert_eq!(shown(&["export", "--table", "city"], &bank).last().unwrap(), r"8,1,Bonn,\N");
 }
 
+/// Tables that SQL has made keep its rules, and values look as in SQL.
+#[cfg(any(feature = "shell", feature = "serve"))]
+#[test]
+fn tables_of_sql_are_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let text = "CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE SCHEMA shop; CREATE TABLE kind (id int PRIMARY KEY);
+        CREATE TABLE shop.item (id int PRIMARY KEY, mood mood, tags text[], price numeric(6, 2) CHECK (price > 0),
+            kind int REFERENCES kind, \"Twice\" numeric GENERATED ALWAYS AS (price * 2) STORED, name varchar(5));
+        INSERT INTO kind VALUES (1)";
+    for name in ["one", "two"] {
+        let database = Database::builder().small().open(at(name)).unwrap();
+        database.sql().unwrap().run(text, &mut |_| {}).unwrap();
+        if name == "one" {
+            let rows = r"INSERT INTO shop.item VALUES (1, 'happy', '{a,NULL,\"b c\"}', 2.5, 1, DEFAULT, '\N'), (2)";
+            database.sql().unwrap().run(rows, &mut |_| {}).unwrap();
+        }
+        database.close().unwrap();
+    }
+    let file = at("items.csv");
+    let name = file.display().to_string();
+    assert!(shown(&["export", "--table", "shop.item", "--output", &name], &at("one")).is_empty());
+    let exported = fs::read_to_string(&file).unwrap();
+    let expected = "id,mood,tags,price,kind,name\n1,happy,\"{a,NULL,\"\"b c\"\"}\",2.50,1,\"\\N\"\n2,\\N,\\N,\\N,\\N,\\N\n";
+    assert_eq!(exported, expected);
+    for (row, what) in [
+        ("3,happy,{},-1,1,x", "23514"),
+        ("3,happy,{},1,7,x", "23503"),
+        ("3,glad,{},1,1,x", "22P02"),
+        ("3,sad,{},1,1,longer", "22001"),
+        ("3,sad,{},1,1", "22P04"),
+    ] {
+        fs::write(&file, format!("{expected}{row}\n")).unwrap();
+        let said = refused(&["import", "--table", "shop.item", "--input", &name], &at("two"));
+        assert!(said.len() == 1 && said[0].starts_with(&format!("error: {name}: {what}: ")), "{row}: {said:?}");
+    }
+    assert_eq!(shown(&["export", "--table", "shop.item"], &at("two")).len(), 1, "nothing was inserted");
+    fs::write(&file, expected).unwrap();
+    assert_eq!(shown(&["import", "--table", "shop.item", "--input", &name], &at("two")), ["2 rows inserted"]);
+    assert_eq!(shown(&["export", "--table", "shop.item"], &at("two")), expected.lines().collect::<Vec<_>>());
+    fs::write(&file, "mood,id\nsad,9\n").unwrap();
+    assert_eq!(shown(&["import", "--table", "shop.item", "--input", &name], &at("two")), ["1 rows inserted"]);
+}
+
 #[cfg(feature = "parquet")]
 mod parquet {
     use super::*;

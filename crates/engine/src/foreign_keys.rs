@@ -19,6 +19,7 @@ use polychron_schema::{
 
 use crate::checked::RowRules;
 use crate::key_names::{KeyNames, Words};
+use crate::write_rules::{self, WriteRules};
 use crate::{Insertion, Scan, Transaction, steady};
 
 /// A foreign key between two tables of a database.
@@ -51,6 +52,8 @@ pub struct Constraints {
     children: Vec<Arc<Reference>>,
     /// Why nothing is written, while the table becomes one of other rows.
     held: Option<Arc<EvolutionError>>,
+    /// What a layer above asks of rows that others write.
+    outside: Option<Arc<dyn WriteRules>>,
 }
 
 impl Reference {
@@ -127,8 +130,15 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 impl Constraints {
     /// None.
-    pub const NONE: &'static Self =
-        &Self { rules: None, keys: Vec::new(), naming: None, parents: Vec::new(), children: Vec::new(), held: None };
+    pub const NONE: &'static Self = &Self {
+        rules: None,
+        keys: Vec::new(),
+        naming: None,
+        parents: Vec::new(),
+        children: Vec::new(),
+        held: None,
+        outside: None,
+    };
 
     /// The constraints of a new table, whose secondary indexes have these ids: its foreign keys, and those among them that refer to the table itself.
     ///
@@ -214,6 +224,11 @@ impl Constraints {
         self.held = why;
     }
 
+    /// Writes that do not obey the table's rules by themselves are held to these from now on.
+    pub fn set_write_rules(&mut self, rules: Option<Arc<dyn WriteRules>>) {
+        self.outside = rules;
+    }
+
     /// The table has another name now, that of its definition. Its indexes have these ids.
     ///
     /// # Errors
@@ -237,14 +252,22 @@ impl Constraints {
         }
     }
 
+    /// Whether something is asked of a new row, or a changed one.
     #[inline]
     fn has_parents(&self) -> bool {
-        !self.parents.is_empty()
+        !self.parents.is_empty() || self.outside_rules().is_some()
     }
 
+    /// Whether something is asked of a deletion.
     #[inline]
     fn has_children(&self) -> bool {
-        !self.children.is_empty()
+        !self.children.is_empty() || self.outside_rules().is_some()
+    }
+
+    /// The rules of a layer above, unless that is what writes.
+    #[inline]
+    fn outside_rules(&self) -> Option<&Arc<dyn WriteRules>> {
+        self.outside.as_ref().filter(|_| !write_rules::are_obeyed())
     }
 
     /// An index by which children are found is not dropped.
@@ -343,14 +366,15 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     }
 }
 
-/// Whether a write of these columns of a table may need a parent.
+/// Whether a write of these columns of a table may be refused for what it writes.
 pub(crate) fn concerns<T: Transaction + ?Sized>(
     transaction: &T,
     table: TableId,
     columns: ColumnSet,
 ) -> Result<bool, Error> {
-    let parents = &transaction.constraints(table)?.check_open()?.parents;
-    Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
+    let constraints = transaction.constraints(table)?.check_open()?;
+    let mut parents = constraints.parents.iter();
+    Ok(constraints.outside_rules().is_some() || parents.any(|reference| reference.columns.intersects(columns)))
 }
 
 /// The position to undo to if a write breaks a rule; for tables whose writes are checked.
@@ -373,7 +397,7 @@ fn check_new_row<T: Transaction + ?Sized>(
 ) -> Result<Insertion, Error> {
     let insertion = outcome?;
     if insertion == Insertion::Inserted {
-        let checked = check_parents(transaction, table, ColumnSet::ALL, row);
+        let checked = check_written(transaction, table, ColumnSet::ALL, row);
         undo_refused(transaction, mark, checked)?;
     }
     Ok(insertion)
@@ -407,7 +431,7 @@ fn check_present_row<T: Transaction + ?Sized, K: EncodedKey>(
     if let Some(present) = transaction.read_row(table, key, &Projection::ALL)? {
         row.copy_from(present.as_bytes());
     }
-    check_parents(transaction, table, changed, row.as_row())
+    check_written(transaction, table, changed, row.as_row())
 }
 
 #[cold]
@@ -422,7 +446,8 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
     }
     let mut bytes = [0; MAX_KEY_BYTES];
     let length = key.write_to(&mut bytes);
-    let checked = check_children(transaction, table, &bytes[..length]);
+    let by_rules = transaction.constraints(table)?.outside_rules().map_or(Ok(()), |rules| rules.check_deletion());
+    let checked = by_rules.and_then(|()| check_children(transaction, table, &bytes[..length]));
     undo_refused(transaction, mark, checked)?;
     Ok(true)
 }
@@ -445,6 +470,19 @@ fn undo_refused<T: Transaction + ?Sized>(
         }
     }
     checked
+}
+
+/// Looks at a row that was written: by the rules of a layer above, and for its parents.
+fn check_written<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    changed: ColumnSet,
+    row: RowRef<'_>,
+) -> Result<(), Error> {
+    if let Some(rules) = transaction.constraints(table)?.outside_rules() {
+        rules.check_row(row)?;
+    }
+    check_parents(transaction, table, changed, row)
 }
 
 fn check_parents<T: Transaction + ?Sized>(

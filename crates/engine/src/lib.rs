@@ -55,6 +55,7 @@ mod transaction;
 pub mod typed;
 pub mod watch;
 mod whole;
+pub mod write_rules;
 
 use std::sync::Arc;
 
@@ -87,6 +88,7 @@ pub use submission::Submission;
 pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, RowVisitor, Transaction};
 pub use typed::Table;
 pub use whole::WholeOnly;
+pub use write_rules::WriteRules;
 
 /// A concurrency-control design: owns the tables, hands out workers.
 ///

@@ -12,7 +12,7 @@ use crate::catalog::Superseded;
 use crate::definitions::{Standing, StoredCatalog};
 use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
-use crate::{Metric, Statistics, Versions};
+use crate::{Metric, Statistics, Versions, WriteRules};
 
 /// The memory and the tables of a database: what [`Protocol`](crate::Protocol) forwards to, so that a protocol over another one, and one behind
 /// virtual calls, name it once. A protocol whose tables are [`StoreTable`](crate::stores::StoreTable)s has it for
@@ -57,6 +57,12 @@ pub trait Storage: Send + Sync {
     /// Refuses writes into a table to transactions that begin from now on, for this reason, or admits them again. A thread that has made an index of
     /// the table afterwards knows that no older transaction will write into it either.
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error>;
+
+    /// Holds writes of transactions that begin from now on to these rules, or to none. The rules stay with the table when it gets another name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    fn set_write_rules(&self, table: TableId, rules: Option<Arc<dyn WriteRules>>) -> Result<(), Error>;
 
     /// Makes a provisional table permanent: a recovery finds it from now on, with what was committed into it before.
     ///

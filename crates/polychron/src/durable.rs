@@ -16,7 +16,7 @@ use polychron_log::{Durable, Load, Opening, Progress, Reading, Replication, Sett
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::standby::StandbyStatus;
-use crate::{Builder, Database};
+use crate::{Builder, Database, ruled};
 
 /// The files of an open database, whatever disk they are on.
 pub(crate) trait Ends: Send + Sync {
@@ -355,6 +355,7 @@ impl<P: Protocol> Builder<P> {
         })?;
         // Before anything may fail: the log ends before its protocol.
         database.pool.keep(Home::new(Arc::clone(&durable) as _));
+        ruled::refuse_writes(&database)?;
         if let Some(address) = standbys {
             durable.serve_standbys(&address)?;
         }

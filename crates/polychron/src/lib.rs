@@ -215,6 +215,8 @@ mod read_only;
 mod refusing;
 mod requests;
 mod resolving;
+#[cfg(feature = "durability")]
+mod ruled;
 mod session;
 #[cfg(feature = "sql")]
 pub mod sql;
@@ -264,6 +266,8 @@ pub use polychron_schema::{EvolutionError, Index, Projection};
 pub use polychron_schema_derive::{LibraryColumn as Column, LibraryRow as Row};
 pub use pool::Loan;
 pub use requests::{Request, RequestStatistics};
+#[cfg(feature = "durability")]
+pub use ruled::RulesNotLoaded;
 pub use session::Session;
 #[cfg(feature = "durability")]
 pub use standby::StandbyStatus;

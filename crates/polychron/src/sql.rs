@@ -94,6 +94,7 @@ impl<P: Protocol> Database<P> {
 
     fn sql_within(&self, longest: Duration) -> Result<Connection<P>, Error> {
         let tables = self.sql_database();
+        tables.load_rules()?;
         let (answers, workers) = (self.answers.clone(), Box::new(self.pool.source(&self.protocol)));
         polychron_sql::Connection::with_workers_within(tables, answers, workers, longest).map(Connection)
     }

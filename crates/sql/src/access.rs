@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use polychron_base::{Error, TableId};
 use polychron_engine::futures::{Expression, Operand, combine};
+use polychron_engine::write_rules::obeying;
 use polychron_engine::{Insertion, Operations, Scan, Transaction};
 use polychron_schema::{Projection, RowMut, RowRef};
 
@@ -63,7 +64,7 @@ impl<T: Transaction> Access for RefCell<&mut T> {
     }
 
     fn insert(&self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error> {
-        self.borrow_mut().insert_row(table, key, row)
+        obeying(|| self.borrow_mut().insert_row(table, key, row))
     }
 
     fn update(
@@ -73,11 +74,11 @@ impl<T: Transaction> Access for RefCell<&mut T> {
         projection: &Projection,
         change: &mut dyn FnMut(&mut RowMut<'_>) -> Result<(), Failure>,
     ) -> Result<bool, Failure> {
-        self.borrow_mut().update_row(table, key, projection, |row| change(row))
+        obeying(|| self.borrow_mut().update_row(table, key, projection, |row| change(row)))
     }
 
     fn delete(&self, table: TableId, key: &[u8]) -> Result<bool, Error> {
-        self.borrow_mut().delete_row(table, key)
+        obeying(|| self.borrow_mut().delete_row(table, key))
     }
 
     fn leaves_futures_open(&self) -> bool {
@@ -99,7 +100,7 @@ impl<T: Transaction> Access for RefCell<&mut T> {
         }
         let right = Operand::Known(by as u64);
         let sum = combine(&mut **transaction, Expression::Arithmetic { operation, column_type, left, right })?;
-        transaction.write_futures(table, key, &[(column, sum)])?;
+        obeying(|| transaction.write_futures(table, key, &[(column, sum)]))?;
         Ok(true)
     }
 }

@@ -1,6 +1,6 @@
 //! A database as SQL has it: its tables, and their definitions.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use hashbrown::{HashMap, HashSet};
 use polychron_base::TableId;
@@ -49,6 +49,8 @@ pub struct SqlDatabase<P: Protocol> {
     last_number: Mutex<i64>,
     /// What is configured.
     pub(crate) configured: Holder,
+    /// Filled once the rules of all tables hold for writes without SQL.
+    pub(crate) rules_loaded: OnceLock<()>,
     this: Weak<Self>,
 }
 
@@ -77,6 +79,7 @@ impl<P: Protocol> SqlDatabase<P> {
                 pending: Mutex::default(),
                 last_number: Mutex::default(),
                 configured: Holder::default(),
+                rules_loaded: OnceLock::new(),
                 this: this.clone(),
             }
         })
@@ -278,6 +281,7 @@ impl<P: Protocol> SqlDatabase<P> {
             next
         });
         drop(describing);
+        self.rule(&changes_now, before);
         for id in made.iter().filter(|id| present(**id).is_none()) {
             let _ = storage.drop_table(*id);
         }

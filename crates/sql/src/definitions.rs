@@ -27,9 +27,10 @@ use crate::sequences::SequenceDefinition;
 use crate::statement::{Action, Planned, Statement, answer};
 use crate::text::Zone;
 use crate::types::Type;
+use crate::write_rules;
 
 /// The name of the table of objects.
-pub(crate) const NAME: &str = "polychron_sql_definitions";
+pub(crate) const NAME: &str = polychron_engine::write_rules::RECORDS;
 
 /// The name of the table that says how far sequences are.
 const SEQUENCES: &str = "polychron_sql_sequences";
@@ -177,12 +178,21 @@ impl<'d, P: Protocol> Definitions<'d, P> {
 
     /// What is known of all objects.
     pub(crate) fn all(&self) -> Result<Vec<(Name, Kept)>, SqlError> {
-        let outcome = self.query(&format!("SELECT name, definition FROM {NAME}"), &[])?;
-        let rows = outcome.rows.iter().map(|row| match (row[0].get(), row[1].get()) {
-            (Datum::Text(name), Datum::Text(text)) => Ok((Name::of_key(name), parsed(name, text)?)),
-            _ => Err(SqlError::internal("a definition that is no text")),
+        let [from, to] = write_rules::bounds();
+        let text = format!("SELECT name, definition FROM {NAME} WHERE name < $1 OR name >= $2");
+        kept_of(&self.query(&text, &[Datum::Text(&from), Datum::Text(&to)])?)
+    }
+
+    /// The names of the tables that have rules of which the engine is told.
+    pub(crate) fn with_rules(&self) -> Result<Vec<Name>, SqlError> {
+        let [from, to] = write_rules::bounds();
+        let text = format!("SELECT name FROM {NAME} WHERE name >= $1 AND name < $2");
+        let outcome = self.query(&text, &[Datum::Text(&from), Datum::Text(&to)])?;
+        let names = outcome.rows.iter().filter_map(|row| match row[0].get() {
+            Datum::Text(name) => name.strip_prefix(write_rules::MARK).map(Name::of_key),
+            _ => None,
         });
-        rows.collect()
+        Ok(names.collect())
     }
 
     /// The roles, and what all objects share.
@@ -205,12 +215,7 @@ impl<'d, P: Protocol> Definitions<'d, P> {
     /// What is known of the objects whose keys lie from the first one up to the second one.
     fn between(&self, [from, to]: &[String; 2]) -> Result<Vec<(Name, Kept)>, SqlError> {
         let text = format!("SELECT name, definition FROM {NAME} WHERE name >= $1 AND name < $2");
-        let outcome = self.query(&text, &[Datum::Text(from), Datum::Text(to)])?;
-        let rows = outcome.rows.iter().map(|row| match (row[0].get(), row[1].get()) {
-            (Datum::Text(name), Datum::Text(text)) => Ok((Name::of_key(name), parsed(name, text)?)),
-            _ => Err(SqlError::internal("a definition that is no text")),
-        });
-        rows.collect()
+        kept_of(&self.query(&text, &[Datum::Text(from), Datum::Text(to)])?)
     }
 
     /// What finds the row of an object.
@@ -245,7 +250,23 @@ impl<'d, P: Protocol> Definitions<'d, P> {
             let insert = plan(&self.catalog, &format!("INSERT INTO {NAME} VALUES ($1, $2)"), &[Type::Text; 2])?;
             steps.push((insert, vec![named(), OwnedDatum::Text(kept.text()?.into())]));
         }
+        self.record_rules(name, kept, &mut steps)?;
         Ok(steps)
+    }
+
+    /// What records whether a table has rules that are more than the engine knows.
+    fn record_rules(&self, name: &Name, kept: Option<&Kept>, steps: &mut Vec<Step>) -> Result<(), SqlError> {
+        let record = || OwnedDatum::Text(write_rules::record(name).into());
+        let delete = plan(&self.catalog, &format!("DELETE FROM {NAME} WHERE name = $1"), &[Type::Text])?;
+        steps.push((delete, vec![record()]));
+        if let Some(Kept::Table(description)) = kept
+            && write_rules::has_rules(description)
+        {
+            let insert = plan(&self.catalog, &format!("INSERT INTO {NAME} VALUES ($1, $2)"), &[Type::Text; 2])?;
+            let engine = description.engine.as_deref().unwrap_or(name.key());
+            steps.push((insert, vec![record(), OwnedDatum::Text(engine.into())]));
+        }
+        Ok(())
     }
 
     /// Writes the row of an object in a transaction of its own.
@@ -256,6 +277,15 @@ impl<'d, P: Protocol> Definitions<'d, P> {
         let plans: Vec<_> = steps.iter().zip(&values).map(|((plan, _), values)| (plan, &values[..])).collect();
         run(self.protocol, &plans).map(drop)
     }
+}
+
+/// The objects in an answer of names and definitions.
+fn kept_of(outcome: &Outcome) -> Result<Vec<(Name, Kept)>, SqlError> {
+    let rows = outcome.rows.iter().map(|row| match (row[0].get(), row[1].get()) {
+        (Datum::Text(name), Datum::Text(text)) => Ok((Name::of_key(name), parsed(name, text)?)),
+        _ => Err(SqlError::internal("a definition that is no text")),
+    });
+    rows.collect()
 }
 
 pub(crate) fn parsed(name: &str, text: &str) -> Result<Kept, SqlError> {

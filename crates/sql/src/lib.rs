@@ -66,6 +66,7 @@ mod versions;
 mod watch;
 mod whole;
 mod wire;
+mod write_rules;
 mod zones;
 
 pub use arrays::Array;

@@ -118,8 +118,8 @@ pub(crate) fn is_reserved(schema: &str) -> bool {
 /// # Errors
 /// [`SqlState::FEATURE_NOT_SUPPORTED`]
 pub(crate) fn check_identifier(name: &str) -> Result<(), SqlError> {
-    if name.contains([BETWEEN, '\u{3}', crate::roles::MARK, crate::enums::MARK]) {
-        return Err(SqlError::unsupported("the characters U+0003 to U+0005 and U+001F in a name"));
+    if name.contains([BETWEEN, '\u{3}', crate::roles::MARK, crate::enums::MARK, crate::write_rules::MARK]) {
+        return Err(SqlError::unsupported("the characters U+0003 to U+0006 and U+001F in a name"));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use polychron::{Database, Error, Operations as _, Scan, TableId};
 
-use super::exchange::{Sink, csv, format_of};
+use super::exchange::{Sink, Target, csv, format_of};
 use crate::arguments::{Export, Format};
 use crate::progress::opening;
 
@@ -15,16 +15,16 @@ pub(super) fn run(given: &Export) -> Result<(), String> {
     let format = format_of(given.format, given.output.as_deref())?;
     let opened = Database::builder().on_event(opening()).open_read_only(&given.place.directory);
     let database = opened.map_err(|error| error.to_string())?;
-    let table = find(&database, &given.table)?;
+    let target = Target::find(&database, &given.table, format)?;
     let Some(path) = &given.output else {
-        return match write(&database, table, format, io::stdout()) {
+        return match write(&database, &target, format, io::stdout()) {
             // Nobody wants to read on.
             Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             result => result.map_err(|failure| failure.line(Path::new("the standard output"))),
         };
     };
     let file = File::create_new(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let written = write(&database, table, format, BufWriter::new(&file))
+    let written = write(&database, &target, format, BufWriter::new(&file))
         .and_then(|()| file.sync_all().map_err(Failure::Output))
         .map_err(|failure| failure.line(path));
     written.inspect_err(|_| {
@@ -33,14 +33,11 @@ pub(super) fn run(given: &Export) -> Result<(), String> {
     })
 }
 
-/// A table by its name.
-pub(super) fn find(database: &Database, name: &str) -> Result<TableId, String> {
-    database.find_table(name).ok_or_else(|| format!("--table {name}: there is no such table"))
-}
-
-enum Failure {
+pub(super) enum Failure {
     Database(Error),
     Output(io::Error),
+    #[cfg(any(feature = "shell", feature = "serve"))]
+    Sql(polychron::sql::Error),
 }
 
 impl Failure {
@@ -48,6 +45,8 @@ impl Failure {
         match self {
             Self::Database(error) => error.to_string(),
             Self::Output(error) => format!("{}: {error}", path.display()),
+            #[cfg(any(feature = "shell", feature = "serve"))]
+            Self::Sql(error) => error.to_string(),
         }
     }
 }
@@ -58,7 +57,12 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn write(database: &Database, table: TableId, format: Format, output: impl Write + Send) -> Result<(), Failure> {
+fn write(database: &Database, target: &Target, format: Format, output: impl Write + Send) -> Result<(), Failure> {
+    let table = match target {
+        Target::Engine(table) => *table,
+        #[cfg(any(feature = "shell", feature = "serve"))]
+        Target::Copied(table) => return table.write(database, output),
+    };
     let definition = database.definition(table).map_err(Failure::Database)?;
     let layout = definition.layout().map_err(|error| Failure::Database(Error::definition(error.to_string())))?;
     match format {

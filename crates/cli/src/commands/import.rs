@@ -11,8 +11,7 @@ use polychron::{Database, Error, Insertion, Operations as _, TableId, Transactio
 
 #[cfg(feature = "parquet")]
 use super::exchange::parquet;
-use super::exchange::{Source, csv, format_of};
-use super::export::find;
+use super::exchange::{Source, Target, csv, format_of};
 use crate::arguments::{Format, Import};
 use crate::output::print_output;
 use crate::progress::opening;
@@ -24,15 +23,29 @@ pub(super) fn run(given: &Import) -> Result<(), String> {
     let file = given.input.as_ref().map(File::open).transpose().map_err(|error| at(format!(": {error}")))?;
     let opened = Database::builder().on_event(opening()).open_existing(&given.directory);
     let database = opened.map_err(|error| error.to_string())?;
-    let table = find(&database, &given.table)?;
+    let table = match Target::find(&database, &given.table, format)? {
+        Target::Engine(table) => table,
+        #[cfg(any(feature = "shell", feature = "serve"))]
+        Target::Copied(table) => {
+            let count = match file {
+                Some(file) => table.read(&database, file),
+                None => table.read(&database, io::stdin()),
+            };
+            return end(database, count.map_err(at)?);
+        }
+    };
     let definition = database.definition(table).map_err(|error| error.to_string())?;
     let rows = read(definition, format, file).map_err(at)?;
     rows.insert(&database, table).map_err(|refused| match refused {
         Refused::Row(line) => at(line),
         Refused::Other(error) => error.to_string(),
     })?;
+    end(database, rows.all.len() as u64)
+}
+
+fn end(database: Database, count: u64) -> Result<(), String> {
     database.close().map_err(|error| error.to_string())?;
-    print_output(format_args!("{} rows inserted", rows.all.len()));
+    print_output(format_args!("{count} rows inserted"));
     Ok(())
 }
 
@@ -97,7 +110,10 @@ impl Rows {
                     Ok(_) => continue,
                     Err(error) => error,
                 };
-                let is_of_row = matches!(refused, Error::Duplicate(_) | Error::NoParent(_) | Error::KeyTooLong(_));
+                let is_of_row = matches!(
+                    refused,
+                    Error::Duplicate(_) | Error::NoParent(_) | Error::KeyTooLong(_) | Error::Other(_)
+                );
                 return Err(if is_of_row {
                     Refused::Row(format!(", {} {number}: {refused}", self.unit))
                 } else {

@@ -17,7 +17,7 @@ use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{
     Common, Configuration, IndexDefinition, Interactive, Isolation, Metric, Protocol, Statistics, Storage,
-    TableDefinition, Versions, Worker, limits,
+    TableDefinition, Versions, Worker, WriteRules, limits,
 };
 
 /// A protocol whose tables are [`StoreTable`]s: what differs between such protocols when a database is opened and entered, and when its tables and
@@ -242,6 +242,10 @@ impl<D: StoreProtocol> Storage for D {
         // Writers that find the table held no more may find it so at any time.
         let _still = why.is_some().then(|| self.stand_still()).transpose()?;
         StoreTable::hold(&self.base().catalog, table, why)
+    }
+
+    fn set_write_rules(&self, table: TableId, rules: Option<Arc<dyn WriteRules>>) -> Result<(), Error> {
+        StoreTable::set_write_rules(&self.base().catalog, table, rules)
     }
 
     fn keep_table(&self, table: TableId) -> Result<(), Error> {

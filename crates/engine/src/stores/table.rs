@@ -12,10 +12,10 @@ use polychron_schema::{
 };
 
 use super::{Hinted, IndexRef, Records, key_in_entry};
-use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
 use crate::definitions::{Standing, StoredCatalog, StoredTable};
 use crate::foreign_keys::Constraints;
+use crate::{Scan, WriteRules};
 
 /// The parameters of an index's store.
 #[derive(Clone, Debug)]
@@ -277,9 +277,29 @@ impl<S: Keyed> StoreTable<S> {
     /// # Errors
     /// [`Error::NoSuchTable`].
     pub fn hold(catalog: &Catalog<Self>, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        Self::constrain(catalog, table, |constraints| constraints.hold(why))
+    }
+
+    /// See [`crate::Storage::set_write_rules`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn set_write_rules(
+        catalog: &Catalog<Self>,
+        table: TableId,
+        rules: Option<Arc<dyn WriteRules>>,
+    ) -> Result<(), Error> {
+        Self::constrain(catalog, table, |constraints| constraints.set_write_rules(rules))
+    }
+
+    fn constrain(
+        catalog: &Catalog<Self>,
+        table: TableId,
+        change: impl FnOnce(&mut Constraints),
+    ) -> Result<(), Error> {
         catalog.replace(table, |present| {
             let mut same = present.same();
-            same.constraints.hold(why);
+            change(&mut same.constraints);
             Ok(same)
         })
     }

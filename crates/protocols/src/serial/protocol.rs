@@ -12,7 +12,7 @@ use polychron_engine::definitions::{Standing, StoredCatalog};
 use polychron_engine::limits;
 use polychron_engine::redo::{Journal, Order, Orders};
 use polychron_engine::statistics::Registry;
-use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition};
+use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition, WriteRules};
 use polychron_memory::{Memory, MemoryStatistics, OWN_SLOTS};
 use polychron_schema::EvolutionError;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
@@ -226,6 +226,10 @@ impl Storage for Serial {
 
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
         self.hold()?.hold(table, why)
+    }
+
+    fn set_write_rules(&self, table: TableId, rules: Option<Arc<dyn WriteRules>>) -> Result<(), Error> {
+        self.hold()?.set_write_rules(table, rules)
     }
 
     fn keep_table(&self, table: TableId) -> Result<(), Error> {

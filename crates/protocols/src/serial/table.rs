@@ -15,7 +15,7 @@ use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Superseded;
 use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
-use polychron_engine::{Constraints, IndexDefinition, Journal, TableDefinition};
+use polychron_engine::{Constraints, IndexDefinition, Journal, TableDefinition, WriteRules};
 use polychron_schema::{EvolutionError, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
@@ -248,6 +248,12 @@ impl Tables {
     /// See [`polychron_engine::Storage::hold_table`].
     pub(super) fn hold(&mut self, id: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
         self.get_mut(id)?.constraints.hold(why);
+        Ok(())
+    }
+
+    /// See [`polychron_engine::Storage::set_write_rules`].
+    pub(super) fn set_write_rules(&mut self, id: TableId, rules: Option<Arc<dyn WriteRules>>) -> Result<(), Error> {
+        self.get_mut(id)?.constraints.set_write_rules(rules);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::joins::{Source, filtered, kept_by_keys};
 use super::query::null;
 use super::{Binder, Scope, ScopeColumn, Written, folded, plain_name};
 use crate::casts::Place;
-use crate::catalog::{Column, Identity, Object, Table};
+use crate::catalog::{Catalog, Column, Identity, Object, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::outcome::Notice;
@@ -17,6 +17,11 @@ use crate::roles::{Privileges, bits};
 use crate::sequences::{Draw, ROW_BLOCKS, SequenceDefinition};
 use crate::statement::{Action, Definition, NewObject};
 use crate::types::Type;
+
+/// The CHECKs of a table, bound outside of a statement.
+pub(crate) fn checks_of(catalog: &Catalog, table: &Table) -> Result<Vec<Condition>, SqlError> {
+    Binder::new(catalog, &[], &Default::default()).checks(table)
+}
 
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<Plan, SqlError> {

@@ -70,6 +70,7 @@ use crate::roles::{RoleId, Roles, SharedAccess};
 use crate::sequences::Drawn;
 use crate::types::Type;
 
+pub(crate) use changes::checks_of;
 pub(crate) use changing::check_reads_only;
 pub(crate) use definitions::{NewTable, stored};
 pub(crate) use indexes::sort_key;

@@ -418,23 +418,33 @@ pub(super) fn change<'a>(
 impl Target<'_> {
     /// Whether a row may be written: first what is NULL, then what the CHECKs say.
     pub(super) fn check(&self, row: &[Datum<'_>], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
-        check_nulls(self.table, row, context.zone)?;
         if self.checks.is_empty() {
-            return Ok(());
+            return Ok(check_nulls(self.table, row, context.zone)?);
         }
         let arena = exec.take_arena();
-        for check in self.checks {
-            if let Datum::Bool(false) = check.holds.eval(row, &context.with_arena(&arena))? {
-                let (table, name) = (&self.table.name, &check.name);
-                let message = format!("new row for relation \"{table}\" violates check constraint \"{name}\"");
-                let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
-                let error = error.about(table, None, Some(name));
-                return Err(error.with_detail(failing(self.table, row, context.zone)).into());
-            }
-        }
+        check_row(self.table, self.checks, row, &context.with_arena(&arena))?;
         exec.give_arena(arena);
         Ok(())
     }
+}
+
+/// Whether a row may be in a table, by these CHECKs of it.
+pub(crate) fn check_row(
+    table: &Table,
+    checks: &[Condition],
+    row: &[Datum<'_>],
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
+    check_nulls(table, row, context.zone)?;
+    for check in checks {
+        if let Datum::Bool(false) = check.holds.eval(row, context)? {
+            let name = &check.name;
+            let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+            let error = SqlError::new(SqlState::CHECK_VIOLATION, message).about(&table.name, None, Some(name));
+            return Err(error.with_detail(failing(table, row, context.zone)));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn delete<'p, 'a>(

@@ -32,6 +32,7 @@ use crate::expr::Expr;
 use crate::outcome::Notice;
 use crate::plan::{ForeignKeys, Node, Plan};
 
+pub(crate) use changes::check_row;
 use profile::Profile;
 
 /// Why an execution has ended early.

@@ -55,6 +55,7 @@ pub mod stress;
 pub mod submissions;
 pub mod totals;
 pub mod verdict;
+pub mod write_rules;
 
 /// Makes a test of every behaviour for one protocol: `conformance!(name, setup)`, where `setup` is an expression that
 /// makes a [`Setup`](crate::Setup).
@@ -111,6 +112,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, memory: new_databases, sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, rows_that_were_long, mixed_sizes, emptied_tables, deletions_in_one_transaction, backlogs, blocks_of_another_session);
             $crate::conformance!(@group $setup, refusals: are_not_for_ever, are_not_for_ever_in_any_order, are_not_for_ever_among_short_rows);
             $crate::conformance!(@group $setup, refused_writes: told_by_errors, told_by_futures, told_by_lack_of_memory);
+            $crate::conformance!(@group $setup, write_rules: of_others, of_the_layer);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, new_index_under_an_older_transaction, dropped_index);

@@ -4,6 +4,8 @@
 //! the columns of a table. What it means that a column is missing or a row is none of the table's is the same for all of them.
 
 mod cells;
+#[cfg(any(feature = "shell", feature = "serve"))]
+pub(super) mod copied;
 pub(super) mod csv;
 #[cfg(feature = "parquet")]
 pub(super) mod parquet;
@@ -12,8 +14,35 @@ use std::io;
 use std::path::Path;
 
 use polychron::schema::{EnumType, RowRef, TableDefinition, Value};
+use polychron::{Database, TableId};
 
 use crate::arguments::Format;
+
+/// Where rows are, or come to.
+pub(super) enum Target {
+    /// A table of the engine: rows are encoded here.
+    Engine(TableId),
+    /// A table that SQL has made.
+    #[cfg(any(feature = "shell", feature = "serve"))]
+    Copied(copied::Copied),
+}
+
+impl Target {
+    /// A table by its name.
+    pub(super) fn find(database: &Database, name: &str, format: Format) -> Result<Self, String> {
+        #[cfg(any(feature = "shell", feature = "serve"))]
+        if let Some(table) = copied::Copied::find(database, name).map_err(|error| error.to_string())? {
+            if format == Format::Csv {
+                return Ok(Self::Copied(table));
+            }
+            // Parquet is read here, and rows are held to the rules that SQL has loaded.
+            drop(database.sql().map_err(|error| error.to_string())?);
+        }
+        let _ = format;
+        let table = database.find_table(name).ok_or_else(|| format!("--table {name}: there is no such table"))?;
+        Ok(Self::Engine(table))
+    }
+}
 
 /// What rows are written to.
 pub(super) trait Sink {
