@@ -10,7 +10,6 @@ use polychron_sql::{Connection, KeptBecause, Parking, SqlError, SqlState, Transa
 use crate::Shared;
 use crate::answers::Answers;
 use crate::error::{End, malformed};
-use crate::extended::Extended;
 use crate::frames::{Cut, Frame, Incoming, LONGEST, cut};
 use crate::messages::{Message, decode, is_extended, is_known};
 use crate::registry::Place;
@@ -111,7 +110,6 @@ impl Wire {
 pub(crate) struct Session<P: Protocol> {
     pub(crate) connection: Connection<P>,
     pub(crate) wire: Wire,
-    pub(crate) extended: Extended,
     /// An error of the extended protocol has come: nothing is done up to Sync.
     is_skipping: bool,
     /// The settings that the client was told, and how often settings had changed then.
@@ -160,9 +158,7 @@ pub(crate) fn begin<P: Protocol>(shared: &Arc<Shared<P>>, mut newcomer: Box<Newc
         Err(end) => return Err(wire.answers.write(&wire.socket).map_or_else(|gone| gone, |()| end)),
     };
     let (told_settings, settings_changes) = (connection.reported_parameters().collect(), connection.settings_changes());
-    let extended = Extended::default();
-    let mut session =
-        Session { connection, wire, extended, is_skipping: false, told_settings, settings_changes, place };
+    let mut session = Session { connection, wire, is_skipping: false, told_settings, settings_changes, place };
     session.wire.answers.ready(TransactionStatus::Idle);
     let (server, number) = (Arc::downgrade(shared), session.place.number);
     session.connection.on_notification(move || {
@@ -370,9 +366,8 @@ impl<P: Protocol> Session<P> {
     /// Tells the client that it may go on, what has become of its transaction, and what has changed of its settings.
     fn ready(&mut self) {
         let status = self.connection.transaction_status();
-        self.forget_undone();
         if status == TransactionStatus::Idle {
-            self.extended.forget_portals();
+            self.connection.forget_portals();
         }
         if self.connection.settings_changes() != self.settings_changes {
             self.tell_settings();

@@ -16,7 +16,8 @@ impl<P: Protocol> Session<P> {
     /// # Errors
     /// The session ends.
     pub(crate) fn simple(&mut self, text: &str) -> Result<(), End> {
-        self.extended.forget_unnamed();
+        // It takes the place of what has no name.
+        self.connection.close_portal("");
         self.connection.forget_statement("");
         let done = match begins_with_copy(text).then(|| copy_of(text)).flatten() {
             Some(Kind::CopyIn) => self.copy_in(text)?,

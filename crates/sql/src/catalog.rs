@@ -1,5 +1,6 @@
 //! The tables that statements are bound to.
 
+mod closed;
 mod enums;
 mod foreign_key;
 mod owners;
@@ -489,32 +490,6 @@ impl Catalog {
         let mut next = Self { definitions: self.definitions + 1, ..self.next() };
         next.objects.retain(|_, object| stays(object));
         next
-    }
-
-    /// Whether the session has closed a table.
-    pub(crate) fn has_closed(&self, session: u64) -> bool {
-        self.closed.values().any(|by| *by == session)
-    }
-
-    /// The same with these tables closed to all sessions but one, or with those open that it had closed.
-    #[must_use]
-    pub(crate) fn closing(&self, tables: &[TableId], session: u64) -> Self {
-        let mut next = self.next();
-        if tables.is_empty() {
-            next.closed.retain(|_, by| *by != session);
-        }
-        next.closed.extend(tables.iter().map(|table| (*table, session)));
-        next
-    }
-
-    /// The sessions that have closed one of the tables.
-    pub(crate) fn closers(&self, tables: &[TableId]) -> Vec<u64> {
-        tables.iter().filter_map(|table| self.closed.get(table).copied()).collect()
-    }
-
-    /// Whether one of the tables is closed to a session.
-    pub(crate) fn is_closed(&self, tables: &[TableId], session: u64) -> bool {
-        tables.iter().any(|table| self.closed.get(table).is_some_and(|by| *by != session))
     }
 
     /// What this name stands for, if it stands for anything.

@@ -93,6 +93,24 @@ impl With {
 }
 
 impl Plan {
+    /// The tables whose rows it may change, what foreign keys lead to included; `None`: any.
+    pub(crate) fn changed_tables(&self) -> Option<Vec<TableId>> {
+        match self {
+            Self::Query { .. } => Some(Vec::new()),
+            Self::Call(_) => None,
+            Self::Truncate(tables) => Some(tables.iter().map(|(table, _)| table.id).collect()),
+            Self::Analyze(analyzed) => analyzed.plan.changed_tables(),
+            Self::With(with) => {
+                let tables = with.plans().map(Self::changed_tables).collect::<Option<Vec<_>>>()?;
+                Some(tables.concat())
+            }
+            Self::Insert { keys, .. } | Self::Update { keys, .. } | Self::Delete { keys, .. } => {
+                Some(self.target().map(|table| table.id).into_iter().chain(keys.tables.keys().copied()).collect())
+            }
+            Self::Merge(merge) => Some([merge.table.id].into_iter().chain(merge.keys.tables.keys().copied()).collect()),
+        }
+    }
+
     /// The table that it changes.
     fn target(&self) -> Option<&Arc<Table>> {
         match self {

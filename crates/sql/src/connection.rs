@@ -166,6 +166,7 @@ impl<P: Protocol> Connection<P> {
     /// Commits the open transaction, with what it has defined.
     pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
         let checked = self.session.check_deferred(&self.zone).and_then(|()| self.keep_tables());
+        let checked = checked.and_then(|()| self.session.gather_held(&self.zone));
         if let Err(error) = checked {
             self.session.roll_back();
             self.finish_definitions();
@@ -316,7 +317,8 @@ impl<P: Protocol> Connection<P> {
             Control::RollBack { chain } => self.end(chain, "ROLLBACK"),
             Control::Savepoint(name) => {
                 self.check_block("SAVEPOINT")?;
-                self.session.set_savepoint(name, self.save_settings(), &self.zone)?;
+                let saved = (self.save_settings(), self.database.closed_by(&self.slot));
+                self.session.set_savepoint(name, saved, &self.zone)?;
                 Ok(Outcome::tagged("SAVEPOINT"))
             }
             Control::Release(name) => {
@@ -326,8 +328,9 @@ impl<P: Protocol> Connection<P> {
             }
             Control::RollBackTo(name) => {
                 self.check_block("ROLLBACK TO SAVEPOINT")?;
-                let saved = self.session.roll_back_to(&name)?;
+                let (saved, closed) = self.session.roll_back_to(&name)?;
                 self.return_to_settings(saved);
+                self.database.open_all_but(&closed, &self.slot);
                 Ok(Outcome::tagged("ROLLBACK"))
             }
             Control::SetTransaction(modes) => {

@@ -1,8 +1,13 @@
-//! Cursors: the answer of a query, of which the client gets rows as it asks for them.
+//! Cursors: queries of which the client gets rows as it asks for them.
 //!
-//! A scan cannot be left and gone on with, so a cursor has the whole answer from its DECLARE on, within the memory of a statement. It sees no later changes, as in PostgreSQL.
-//! FETCH and MOVE read nothing of the database, so a transaction that is run again runs the DECLAREs again, and goes on if they answer the same.
+//! A cursor reads on as far as rows are wanted (`kept`, `exec::paused`). It sees no later changes of its own transaction, as in PostgreSQL: a statement that is about to change one of
+//! its tables has it read the rest before. A transaction that is run again goes with each cursor as far as the client had come, and must find the same rows.
 
+pub(crate) mod kept;
+
+use std::sync::Arc;
+
+use polychron_base::TableId;
 use polychron_engine::Protocol;
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
@@ -10,13 +15,19 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use crate::bind::folded;
-use crate::connection::Connection;
-use crate::datum::OwnedDatum;
+use crate::connection::{Connection, Parameters};
+use crate::context::now;
+use crate::control::Modes;
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::names::Name;
 use crate::outcome::Outcome;
 use crate::parse::{error_of, syntax_error};
+use crate::plan::Plan;
+use crate::portals::{Declared, Portal};
 use crate::rows::RowColumn;
-use crate::types::{Bound, Type};
+use crate::statement::{Action, Definition, NewObject, Source};
+use crate::types::Type;
 
 /// A statement about cursors.
 #[derive(Clone, Debug)]
@@ -35,9 +46,19 @@ pub(crate) enum CursorCommand {
 pub(crate) struct Declare {
     pub(crate) name: String,
     pub(crate) query: ast::Statement,
-    /// NO SCROLL.
-    pub(crate) is_forward: bool,
+    pub(crate) way: Way,
     pub(crate) is_held: bool,
+}
+
+/// Where a cursor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// NO SCROLL, and portals that clients have bound.
+    Forward,
+    /// Nothing is said: backward, too, until the rows behind it are too many to be kept.
+    BackWhileKept,
+    /// SCROLL: all rows are kept.
+    Both,
 }
 
 /// Which rows are wanted.
@@ -101,7 +122,12 @@ impl CursorCommand {
         let query = parser.parse_query().map_err(error_of)?;
         crate::bind::check_reads_only(&query, "DECLARE CURSOR")?;
         let query = ast::Statement::Query(query);
-        Ok(Self::Declare(Declare { name, query, is_forward, is_held }.into()))
+        let way = match (is_forward, is_scrolled) {
+            (true, _) => Way::Forward,
+            (false, true) => Way::Both,
+            (false, false) => Way::BackWhileKept,
+        };
+        Ok(Self::Declare(Declare { name, query, way, is_held }.into()))
     }
 
     fn fetch(parser: &mut Parser<'_>, is_move: bool) -> Result<Self, SqlError> {
@@ -200,151 +226,38 @@ fn direction(parser: &mut Parser<'_>) -> Result<Direction, SqlError> {
     })
 }
 
-/// The rows of an answer, and where the client is.
-#[derive(Debug)]
-pub(crate) struct Cursor {
-    pub(crate) name: String,
-    pub(crate) columns: Vec<(String, Type)>,
-    pub(crate) bounds: Vec<Bound>,
-    pub(crate) rows: Vec<Vec<OwnedDatum>>,
-    /// What the rows take.
-    pub(crate) bytes: usize,
-    /// 0 is in front of the first row, and one more than there are rows behind the last one.
-    position: usize,
-    is_forward: bool,
-    /// A FETCH has failed: it answers no more.
-    has_failed: bool,
-    pub(crate) is_held: bool,
-    /// The transaction of its DECLARE has committed.
-    pub(crate) has_survived: bool,
-    /// Its number among those of the session: greater ones were declared later.
-    pub(crate) number: u64,
-}
-
-impl Cursor {
-    pub(crate) fn new(declare: &Declare, outcome: Outcome, bytes: usize, number: u64) -> Self {
-        Self {
-            name: declare.name.clone(),
-            columns: outcome.columns,
-            bounds: outcome.bounds,
-            rows: outcome.rows,
-            bytes,
-            position: 0,
-            is_forward: declare.is_forward,
-            has_failed: false,
-            is_held: declare.is_held,
-            has_survived: false,
-            number,
-        }
-    }
-
-    /// Moves, and answers with the positions of the rows that were passed, the first of them first.
-    fn go(&mut self, direction: Direction, is_move: bool) -> Result<Vec<usize>, SqlError> {
-        if self.has_failed {
-            let message = format!("portal \"{}\" cannot be run", self.name);
-            return Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message));
-        }
-        let (last, here) = (self.rows.len(), self.position);
-        match direction {
-            Direction::Forward(0) | Direction::Relative(0) => {
-                // The row is gone back to, unless nobody wants to see it.
-                let is_on_row = (1..=last).contains(&here);
-                if is_on_row && !is_move {
-                    self.check_backward()?;
-                }
-                Ok(if is_on_row { vec![here] } else { Vec::new() })
-            }
-            Direction::Forward(count) => self.step(count),
-            Direction::ForwardAll => self.step(i64::MAX),
-            Direction::BackwardAll => self.step(i64::MIN),
-            Direction::Absolute(number) => {
-                if number < 0 {
-                    // The end is gone to first.
-                    self.check_backward()?;
-                }
-                let distance = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
-                let wanted = if number < 0 { (last + 1).saturating_sub(distance) } else { distance.min(last + 1) };
-                self.move_to(wanted)
-            }
-            Direction::Relative(count) => {
-                let distance = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-                let wanted =
-                    if count < 0 { here.saturating_sub(distance) } else { here.saturating_add(distance).min(last + 1) };
-                if count < 0 {
-                    self.check_backward()?;
-                }
-                self.move_to(wanted)
-            }
-        }
-    }
-
-    /// Goes to a position, and answers with the row there.
-    fn move_to(&mut self, wanted: usize) -> Result<Vec<usize>, SqlError> {
-        let is_again = wanted == self.position && (1..=self.rows.len()).contains(&wanted);
-        if wanted < self.position || is_again {
-            self.check_backward()?;
-        }
-        self.position = wanted;
-        Ok(if (1..=self.rows.len()).contains(&wanted) { vec![wanted] } else { Vec::new() })
-    }
-
-    fn step(&mut self, count: i64) -> Result<Vec<usize>, SqlError> {
-        let (last, distance) = (self.rows.len(), usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX));
-        if count < 0 {
-            self.check_backward()?;
-            let to = self.position.saturating_sub(distance);
-            let passed = (to.max(1)..self.position.min(last + 1)).rev().collect();
-            self.position = to;
-            return Ok(passed);
-        }
-        let to = self.position.saturating_add(distance).min(last + 1);
-        let passed = (self.position + 1..=to.min(last)).collect();
-        self.position = to;
-        Ok(passed)
-    }
-
-    fn check_backward(&self) -> Result<(), SqlError> {
-        if !self.is_forward {
-            return Ok(());
-        }
-        let error = SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward");
-        Err(error.with_hint("Declare it with SCROLL option to enable backward scan."))
-    }
-}
-
 impl<P: Protocol> Connection<P> {
     /// Runs a statement about cursors. `is_alone`: its text has no other one.
     pub(crate) fn run_cursor(
         &mut self,
         command: &CursorCommand,
-        parameters: (&[Type], &[crate::Datum<'_>]),
+        parameters: (&[Type], &[Datum<'_>]),
         is_alone: bool,
     ) -> Result<Outcome, SqlError> {
         match command {
             CursorCommand::Declare(declare) => self.declare(declare, parameters, is_alone),
             CursorCommand::Fetch { name, direction, is_move } => self.fetch(name, *direction, *is_move),
             CursorCommand::Close(None) => {
-                self.session.cursors.clear();
+                self.session.close_all();
                 Ok(Outcome::tagged("CLOSE CURSOR ALL"))
             }
             CursorCommand::Close(Some(name)) => {
-                let at = self.find_cursor(name)?;
-                self.session.cursors.remove(at);
+                if !self.session.close(name) {
+                    return Err(self.no_cursor(name));
+                }
                 Ok(Outcome::tagged("CLOSE CURSOR"))
             }
         }
     }
 
-    fn find_cursor(&mut self, name: &str) -> Result<usize, SqlError> {
-        let missing = || SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"));
-        let found = self.session.cursors.iter().position(|cursor| cursor.name == name);
-        found.ok_or_else(missing).map_err(|error| self.fail(error))
+    fn no_cursor(&mut self, name: &str) -> SqlError {
+        self.fail(SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist")))
     }
 
     fn declare(
         &mut self,
         declare: &Declare,
-        (types, values): (&[Type], &[crate::Datum<'_>]),
+        (types, values): (&[Type], &[Datum<'_>]),
         is_alone: bool,
     ) -> Result<Outcome, SqlError> {
         if !declare.is_held && self.session.is_planned() {
@@ -354,42 +267,142 @@ impl<P: Protocol> Connection<P> {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(self.fail(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message)));
         }
-        if self.session.cursors.iter().any(|cursor| cursor.name == declare.name) {
-            let message = format!("cursor \"{}\" already exists", declare.name);
-            return Err(self.fail(SqlError::new(SqlState::DUPLICATE_CURSOR, message)));
+        if let Err(error) = self.check_portal_name(&declare.name) {
+            return Err(self.fail(error));
         }
-        let plan = self.plan_of(&declare.query, types, values).map_err(|error| self.fail(error))?;
+        let bound = self.bind(&declare.query, Parameters { types, values }).map_err(|error| self.fail(error))?;
+        let Action::Run(plan) = bound.action else { return Err(SqlError::internal("a query has no plan")) };
         if self.session.is_planned() {
             return self.declare_whole(declare, (&plan, values), is_alone);
         }
-        self.session.begin(crate::control::Modes::default(), false)?;
-        self.session.declare(declare, (&plan.into(), values), &self.zone)?;
+        self.session.begin(Modes::default(), false)?;
+        let portal = self.declared(declare, &plan, bound.tables);
+        self.session.declare(portal, (&plan.into(), values), declare.way)?;
         Ok(Outcome::tagged("DECLARE CURSOR"))
     }
 
-    /// The columns of the cursor of this name, if there is one.
-    pub fn cursor_columns(&self, name: &str) -> Option<Vec<RowColumn>> {
-        let cursor = self.session.cursors.iter().find(|cursor| cursor.name == name)?;
-        let column = |(at, (name, of)): (usize, &(String, Type))| RowColumn {
-            name: name.clone(),
-            of: *of,
-            bound: cursor.bounds.get(at).copied().unwrap_or_default(),
-            origin: None,
+    /// A plan is about to run: cursors do not see what it changes, so they read on before.
+    pub(crate) fn read_before(&mut self, plan: &Plan) -> Result<(), SqlError> {
+        if plan.changes().is_none() || !self.session.is_open() {
+            return Ok(());
+        }
+        if let Plan::Truncate(tables) = plan {
+            let tables = tables.iter().map(|(table, _)| (table.id, "TRUNCATE", &table.name));
+            return self.check_unused(tables).map_err(|error| self.fail(error));
+        }
+        let tables = plan.changed_tables();
+        self.open_waiting(tables.as_deref())?;
+        self.session.gather(tables.as_deref(), &self.zone)
+    }
+
+    /// That no cursor of the transaction uses a table to which something is to be done.
+    pub(crate) fn check_unused<'n>(
+        &self,
+        mut tables: impl Iterator<Item = (TableId, &'static str, &'n Name)>,
+    ) -> Result<(), SqlError> {
+        let portals = &self.session.portals;
+        let is_used =
+            |table: TableId| portals.iter().any(|portal| !portal.has_survived && portal.tables().contains(&table));
+        let Some((_, verb, name)) = tables.find(|(table, ..)| is_used(*table)) else { return Ok(()) };
+        let name = name.plain();
+        let message = format!("cannot {verb} \"{name}\" because it is being used by active queries in this session");
+        Err(SqlError::new(SqlState::OBJECT_IN_USE, message))
+    }
+
+    /// That no cursor of the transaction uses a table that a definition drops, makes anew or alters. New names are no matter.
+    pub(crate) fn check_not_open(&self, source: Source<'_>, definition: &Definition) -> Result<(), SqlError> {
+        if self.session.portals.is_empty() {
+            return Ok(());
+        }
+        let is_rename = |operation: &ast::AlterTableOperation| {
+            use ast::AlterTableOperation as A;
+            matches!(operation, A::RenameTable { .. } | A::RenameColumn { .. } | A::RenameConstraint { .. })
         };
-        Some(cursor.columns.iter().enumerate().map(column).collect())
+        let alters = match source {
+            Source::Known(ast::Statement::AlterTable(alter)) => !alter.operations.iter().all(is_rename),
+            _ => false,
+        };
+        let (tag, catalog) = (definition.tag, self.catalog());
+        let table_of = |name: &Name| catalog.known(name).and_then(|object| object.table().map(|table| table.id));
+        let is_kept = |table: TableId| {
+            let kept = definition.objects.iter().filter_map(|(_, object)| object.as_ref());
+            kept.into_iter().any(|object| matches!(object, NewObject::Table(own, _) if own.id == table))
+        };
+        let named = definition.objects.iter().filter_map(|(name, object)| match object {
+            None => Some((table_of(name).filter(|table| !is_kept(*table))?, "DROP TABLE", name)),
+            Some(NewObject::Table(table, _)) if alters => Some((table.id, tag, name)),
+            Some(_) => None,
+        });
+        let made = definition.tables.iter().filter_map(|new| Some((table_of(&new.name)?, tag, &new.name)));
+        let indexed = definition.index.iter().map(|(table, _)| (table.id, tag, &table.name));
+        // What is made anew is not dropped.
+        self.check_unused(made.chain(indexed).chain(named))
+    }
+
+    /// The portal of a cursor.
+    pub(crate) fn declared(&mut self, declare: &Declare, plan: &Plan, tables: Vec<TableId>) -> Portal {
+        let declared = Declared {
+            text: self.slot.activity.text(),
+            columns: columns_of(plan),
+            tables,
+            way: declare.way,
+            is_held: declare.is_held,
+            since: now(),
+        };
+        Portal::declared(&declare.name, self.session.next_portal(), declared)
+    }
+
+    /// The columns of the cursor of this name, if there is one.
+    pub(crate) fn cursor_columns(&self, name: &str) -> Option<Arc<[RowColumn]>> {
+        self.session.portals.get(name).map(|portal| portal.columns().into())
     }
 
     fn fetch(&mut self, name: &str, direction: Direction, is_move: bool) -> Result<Outcome, SqlError> {
-        let at = self.find_cursor(name)?;
-        let passed = self.session.cursors[at].go(direction, is_move);
-        self.session.cursors[at].has_failed |= passed.is_err();
-        let passed = passed.map_err(|error| self.fail(error))?;
-        let (cursor, count) = (&self.session.cursors[at], passed.len() as u64);
+        if self.session.portals.get(name).is_none() {
+            return Err(self.no_cursor(name));
+        }
+        self.open_portal(name, 0)?;
+        if let Some(portal) = self.session.portals.get(name).filter(|portal| portal.cursor.is_none()) {
+            if !portal.is_done() {
+                return Err(self.fail(SqlError::unsupported("FETCH from a portal whose statement is no query")));
+            }
+            let verb = if is_move { "MOVE 0" } else { "FETCH 0" };
+            let columns = portal.columns().iter().map(|column| (column.name.clone(), column.of)).collect();
+            return Ok(Outcome { columns, is_query: !is_move, ..Outcome::tagged(verb) });
+        }
+        let (passed, is_backward) = self.session.fetch(name, direction, is_move, &self.zone)?;
+        let count = passed.len() as u64;
         if is_move {
             return Ok(Outcome { count, ..Outcome::tagged(format!("MOVE {count}")) });
         }
-        let rows = passed.iter().map(|&position| cursor.rows[position - 1].clone()).collect();
-        let (columns, bounds) = (cursor.columns.clone(), cursor.bounds.clone());
-        Ok(Outcome { count, columns, bounds, rows, ..Outcome::tagged(format!("FETCH {count}")) })
+        let Some(portal) = self.session.portals.get(name) else { return Err(self.no_cursor(name)) };
+        let row = |number: usize| portal.cursor.as_ref().map_or_else(Vec::new, |cursor| cursor.row(number).to_vec());
+        let rows = if is_backward { passed.rev().map(row).collect() } else { passed.map(row).collect() };
+        let columns = portal.columns().iter().map(|column| (column.name.clone(), column.of)).collect();
+        let bounds = portal.columns().iter().map(|column| column.bound).collect();
+        let origins = portal.columns().iter().map(|column| column.origin).collect();
+        self.session.pass(name);
+        let zone = self.zone.clone();
+        Ok(Outcome {
+            count,
+            columns,
+            bounds,
+            origins,
+            rows,
+            zone,
+            is_query: true,
+            ..Outcome::tagged(format!("FETCH {count}"))
+        })
     }
+}
+
+/// The columns that a plan answers with.
+pub(crate) fn columns_of(plan: &Plan) -> Arc<[RowColumn]> {
+    let columns = plan.columns().iter().map(|column| RowColumn {
+        name: column.name.clone(),
+        of: column.of.base,
+        bound: column.of.bound,
+        origin: column.origin,
+    });
+    columns.collect()
 }

@@ -131,7 +131,7 @@ impl<P: Protocol> SqlDatabase<P> {
         if tables.is_empty() {
             return Ok(());
         }
-        let mut has_closed = false;
+        let (mut has_closed, before) = (false, self.closed_by(slot));
         let wait = Wait { session: slot.session, tables, for_users: true };
         let ended = self.gates.wait(time, &wait, &|tables| self.catalog().closers(tables), || {
             if !has_closed {
@@ -147,7 +147,7 @@ impl<P: Protocol> SqlDatabase<P> {
             is_free || left_out(Step::AwaitUsers)
         });
         if ended.is_err() && has_closed {
-            self.open_again(slot);
+            self.open_all_but(&before, slot);
         }
         ended
     }
@@ -155,14 +155,19 @@ impl<P: Protocol> SqlDatabase<P> {
     /// The session's transaction has ended: it uses no tables, and what it has closed is opened.
     pub(crate) fn leave(&self, slot: &Slot) {
         if slot.clear() {
-            self.open_again(slot);
+            self.open_all_but(&[], slot);
         }
     }
 
-    /// Opens what the session has closed.
-    fn open_again(&self, slot: &Slot) {
-        if self.catalog().has_closed(slot.session) {
-            self.replace(|catalog| catalog.closing(&[], slot.session));
+    /// The tables that the session has closed.
+    pub(crate) fn closed_by(&self, slot: &Slot) -> Vec<TableId> {
+        self.catalog().closed_by(slot.session)
+    }
+
+    /// Opens what the session has closed, but for these tables.
+    pub(crate) fn open_all_but(&self, kept: &[TableId], slot: &Slot) {
+        if self.closed_by(slot).iter().any(|table| !kept.contains(table)) {
+            self.replace(|catalog| catalog.opening(kept, slot.session));
             self.gates.notify();
         }
     }

@@ -149,7 +149,15 @@ impl<P: Protocol> Connection<P> {
         let mut attempt = 0;
         loop {
             let catalog = self.catalog();
-            let mut bound = Statement::of(statement, &catalog, types, self.session.drawn())?;
+            let once = || Statement::of(statement, &catalog, types, self.session.drawn());
+            let mut bound = match once() {
+                Err(_) if self.answer_question() => {
+                    let again = once();
+                    self.forget_answer();
+                    again?
+                }
+                bound => bound?,
+            };
             if let Action::Define(definition) = &mut bound.action {
                 attempt += 1;
                 // What it names that was not named before has come into the catalog meanwhile: a definition is bound to one that has all.
@@ -168,6 +176,7 @@ impl<P: Protocol> Connection<P> {
         if definition.index.is_some() && !self.session.is_open() {
             return self.create_index(statement);
         }
+        self.check_not_open(statement, &definition).map_err(|error| self.session.fail(error.into()))?;
         let definition = self.close_and_use(statement, definition).map_err(|error| self.session.fail(error.into()))?;
         let met: Vec<_> = definition.closes.iter().chain(&definition.uses).copied().collect();
         self.session.renew(&met, &self.zone)?;

@@ -16,7 +16,7 @@ use sqlparser::ast;
 use crate::connection::Connection;
 use crate::context::{Context, Now};
 use crate::control::Control;
-use crate::cursors::CursorCommand;
+use crate::cursors::{CursorCommand, columns_of};
 use crate::datum::Datum;
 use crate::enums;
 use crate::error::{SqlError, SqlState};
@@ -30,7 +30,7 @@ use crate::statement::{Action, Statement};
 use crate::streams::Stream;
 use crate::types::{self, Type};
 use crate::values::{coerced, fits, natural_type};
-use crate::watch::{StatementCounts, TableCounts, Use};
+use crate::watch::{Activity, StatementCounts, TableCounts, Use};
 
 /// The most texts that a connection keeps bound.
 const KEPT_TEXTS: usize = 256;
@@ -131,6 +131,24 @@ impl Prepared {
     /// What it is bound as: another number once it was bound again, as long as a clone has what it was bound as before.
     pub fn binding(&self) -> usize {
         self.bound.as_ref().map_or(0, |bound| Arc::as_ptr(bound).addr())
+    }
+
+    /// The tables that it uses, as it is bound.
+    pub(crate) fn tables(&self) -> &[TableId] {
+        self.bound.as_ref().map_or(&[], |bound| &bound.tables)
+    }
+
+    /// It runs, for others to see.
+    pub(crate) fn note(&self, activity: &Activity) {
+        match &self.bound {
+            Some(bound) => activity.note_bound(bound.number, &bound.text, &bound.counts),
+            None => activity.note_text(&self.text),
+        }
+    }
+
+    /// Whether it is a query, as it is bound.
+    pub(crate) fn is_query(&self) -> bool {
+        self.bound.as_ref().is_some_and(|bound| bound.plan.is_query())
     }
 
     /// What a client has to do with it besides reading its rows.
@@ -252,7 +270,7 @@ impl<P: Protocol> Connection<P> {
             Some(Command::Copy(copy)) if copy.is_from => Other::CopyIn,
             Some(Command::Copy(_)) => Other::CopyOut,
             Some(Command::Cursor(CursorCommand::Fetch { name, is_move: false, .. })) => {
-                Other::Shows(self.cursor_columns(name).unwrap_or_default().into())
+                Other::Shows(self.cursor_columns(name).unwrap_or_default())
             }
             Some(Command::Cursor(_) | Command::AlterSequence(_) | Command::Roles(_)) => Other::Plain,
             Some(Command::Sql(statement)) => match Control::of(statement)? {
@@ -425,15 +443,7 @@ impl<P: Protocol> Connection<P> {
         let Statement { action: Action::Run(plan), parameters, tables, is_live } = bound else {
             return Ok(None);
         };
-        let columns = plan.columns().iter();
-        let columns = columns
-            .map(|column| RowColumn {
-                name: column.name.clone(),
-                of: column.of.base,
-                bound: column.of.bound,
-                origin: column.origin,
-            })
-            .collect();
+        let columns = columns_of(&plan);
         let (plan, session, number) = (Arc::new(plan), self.slot.session, self.slot.new_statement());
         let (path, activity) = (self.path.clone(), &self.slot.activity);
         // No catalog has this version: what shows what goes on is bound each time, and so is what may name something that only its transaction has defined.

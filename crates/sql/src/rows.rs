@@ -193,6 +193,18 @@ impl Rows {
         self.tag.text(self.count)
     }
 
+    /// What the statement is called, but for its count.
+    pub(crate) fn kind(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// The values of a row, each with memory of its own.
+    pub(crate) fn owned(&self, position: usize) -> Vec<OwnedDatum> {
+        let width = self.columns.len();
+        let cells = self.cells.get(position * width..(position + 1) * width).unwrap_or_default();
+        cells.iter().map(|cell| self.datum(cell).owned()).collect()
+    }
+
     /// The words in front of the count, of a tag that ends with [`Rows::count`].
     pub fn counted_verb(&self) -> Option<&'static str> {
         if let Tag::Counted(verb) = self.tag { Some(verb) } else { None }

@@ -320,6 +320,8 @@ pub(crate) struct Drawn {
     pub(crate) activity: std::sync::OnceLock<Arc<crate::watch::Activity>>,
     /// What its transaction tells other sessions.
     pub(crate) outbox: Outbox,
+    /// What its statements ask of itself.
+    pub(crate) questions: crate::own::Questions,
     /// What it locks by numbers.
     pub(crate) locks: Own,
     /// The transaction may only read, and asks no sequence for numbers.

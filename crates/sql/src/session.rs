@@ -21,6 +21,7 @@ mod whole;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use polychron_base::TableId;
 use polychron_base::clock::Duration;
 use polychron_engine::mutations::left_out;
 use polychron_engine::open::{Open, WorkerOwner};
@@ -29,7 +30,6 @@ use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, limits};
 
 use crate::context::{Now, now};
 use crate::control::Modes;
-use crate::cursors::Cursor;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
@@ -37,6 +37,7 @@ use crate::gates::Slot;
 use crate::outcome::Outcome;
 use crate::parking::{Shortage, Workers};
 use crate::plan::Plan;
+use crate::portals::Portals;
 use crate::resident::{self, Resident, now_ns};
 use crate::rows::Rows;
 use crate::sequences::Drawn;
@@ -151,10 +152,10 @@ pub(crate) struct Session<W: Interactive + 'static> {
     pub(crate) park_after: Option<Duration>,
     /// How long they hear nothing before they are rolled back.
     pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) cursors: Vec<Cursor>,
+    pub(crate) portals: Portals,
     /// How many cursors were declared, and portals bound.
-    cursor_count: u64,
-    /// Those with greater numbers were undone by a return to a savepoint.
+    portal_count: u64,
+    /// Portals with greater numbers have ended since this was forgotten last, with a transaction or by a return to a savepoint.
     undone_behind: Option<u64>,
     slot: Arc<Slot>,
 }
@@ -182,7 +183,7 @@ impl<W: Interactive + 'static> Session<W> {
         let parker = Parker::new(&home, slot, shortage);
         let (ended, drawn, scratch) = (None, Arc::new(drawn), Scratch::default());
         let (worker, is_replayed) = (Some(Box::new(worker)), true);
-        let (cursors, cursor_count) = (Vec::new(), 0);
+        let (portals, portal_count) = (Portals::default(), 0);
         let (park_after, idle_timeout) = (Some(PARK_AFTER), None);
         let (reads_only, reads_recent) = (false, false);
         Ok(Self {
@@ -206,8 +207,8 @@ impl<W: Interactive + 'static> Session<W> {
             reads_recent,
             park_after,
             idle_timeout,
-            cursors,
-            cursor_count,
+            portals,
+            portal_count,
             undone_behind: None,
             slot: slot.clone(),
         })
@@ -358,7 +359,7 @@ impl<W: Interactive + 'static> Session<W> {
         if matches!(ended, Ok(true)) {
             self.drawn.outbox.publish();
         }
-        self.end_cursors(matches!(ended, Ok(true)));
+        self.end_portals(matches!(ended, Ok(true)));
         self.ended = self.block.take().map(|block| (block.script, matches!(ended, Ok(true)))).or(self.ended.take());
         ended
     }
@@ -366,7 +367,7 @@ impl<W: Interactive + 'static> Session<W> {
     /// Rolls the transaction back.
     pub(crate) fn roll_back(&mut self) {
         let Some(block) = self.block.take() else { return };
-        self.end_cursors(false);
+        self.end_portals(false);
         if let Some(Ok(transaction)) = block.transaction.map(Resident::take) {
             transaction.rollback();
         }
@@ -448,7 +449,7 @@ impl<W: Interactive + 'static> Session<W> {
         let keeps = block.is_explicit && !block.savepoints.is_empty() && !is_lost;
         let ended = if keeps { None } else { block.transaction.take() };
         if !self.is_explicit() {
-            self.end_cursors(false);
+            self.end_portals(false);
             self.ended = self.block.take().map(|block| (block.script, false));
         }
         let ended = ended.and_then(|transaction| transaction.take().ok());
@@ -470,13 +471,19 @@ impl<W: Interactive + 'static> Session<W> {
     }
 
     /// Sets a savepoint in an explicit transaction that has not failed.
-    pub(crate) fn set_savepoint(&mut self, name: String, settings: Saved, zone: &Zone) -> Result<(), SqlError> {
+    /// `saved`: the settings, and the tables that it has closed.
+    pub(crate) fn set_savepoint(
+        &mut self,
+        name: String,
+        saved: (Saved, Vec<TableId>),
+        zone: &Zone,
+    ) -> Result<(), SqlError> {
         self.leave_undeclared(false, zone)?;
         let Some(block) = &mut self.block else { return Ok(()) };
         let Some(transaction) = &mut block.transaction else { return Ok(()) };
         let savepoint = transaction.with(|transaction| transaction.savepoint()).expect(HERE);
         let position = (self.drawn.position(), block.tape.position());
-        let mark = block.script.mark(position, self.cursor_count, settings);
+        let mark = block.script.mark(position, self.portal_count, saved, block.is_read_only);
         block.savepoints.push((name, savepoint, mark));
         Ok(())
     }
@@ -485,13 +492,15 @@ impl<W: Interactive + 'static> Session<W> {
     pub(crate) fn release(&mut self, name: &str) -> Result<(), SqlError> {
         let position = self.find_savepoint(name)?;
         if let Some(block) = &mut self.block {
+            // What was said of the transaction behind it is undone, as in PostgreSQL.
+            block.is_read_only = block.savepoints[position].2.is_read_only;
             block.savepoints.truncate(position);
         }
         Ok(())
     }
 
-    /// Undoes what came behind a savepoint, and tells the settings there; statements are run again. After a conflict nothing can be undone in part: that is the error again.
-    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<Saved, SqlError> {
+    /// Undoes what came behind a savepoint, and tells the settings there, and the tables that were closed; statements are run again. After a conflict nothing can be undone in part: that is the error again.
+    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<(Saved, Vec<TableId>), SqlError> {
         let position = self.find_savepoint(name)?;
         let block = self.block.as_mut().expect("it has a savepoint");
         let Some(transaction) = &mut block.transaction else {
@@ -503,11 +512,12 @@ impl<W: Interactive + 'static> Session<W> {
             Ok(()) => {
                 block.has_failed = false;
                 let mark = block.savepoints[position].2.clone();
+                block.is_read_only = mark.is_read_only;
                 block.script.return_to(&mark, &self.drawn);
                 block.tape.return_to(mark.taped);
-                self.cursors.retain(|cursor| cursor.has_survived || cursor.number <= mark.cursors);
-                self.undone_behind = Some(self.undone_behind.map_or(mark.cursors, |it| it.min(mark.cursors)));
-                Ok(mark.settings)
+                self.portals.retain(|portal| portal.has_survived || portal.number <= mark.portals);
+                self.note_undone(mark.portals);
+                Ok((mark.settings, mark.closed))
             }
             Err(error) => {
                 // Without the transaction no savepoint is any good.

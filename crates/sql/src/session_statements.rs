@@ -18,6 +18,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::notifications::Channel;
 use crate::outcome::Outcome;
+use crate::own::StatementShown;
 use crate::plan::Plan;
 use crate::prepared::{Bound, Prepared};
 use crate::roles::Switch;
@@ -40,8 +41,15 @@ pub struct Named {
     pub types: Arc<[Type]>,
 }
 
+/// A statement with its name: when it got that, in microseconds since 1970, and the text of the PREPARE that has made it.
+pub(crate) struct Kept {
+    named: Named,
+    since: i64,
+    text: Option<Arc<str>>,
+}
+
 /// Statements by their names.
-pub(crate) type Statements = HashMap<String, Named>;
+pub(crate) type Statements = HashMap<String, Kept>;
 
 /// What EXECUTE runs: the statement that it names, as it is bound now, and the values of its parameters.
 pub(crate) type Called = (Arc<Bound>, Vec<OwnedDatum>);
@@ -66,7 +74,7 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// There is none.
     pub fn named_statement(&self, name: &str) -> Result<&Named, SqlError> {
-        self.statements.get(name).ok_or_else(|| missing(name))
+        self.statements.get(name).map(|kept| &kept.named).ok_or_else(|| missing(name))
     }
 
     /// Gives a statement a name. The empty name may be taken already.
@@ -74,17 +82,24 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// Another one has it, or there are too many.
     pub fn name_statement(&mut self, name: &str, named: Named) -> Result<(), SqlError> {
+        self.keep_statement(name, named, None)
+    }
+
+    fn keep_statement(&mut self, name: &str, named: Named, text: Option<Arc<str>>) -> Result<(), SqlError> {
         self.check_new_name(name)?;
         let bytes = |known: &Named| known.prepared.text().len();
+        let bytes_of = |kept: &Kept| bytes(&kept.named) + kept.text.as_ref().map_or(0, |text| text.len());
         // Short ones are bounded by their number.
         if bytes(&named) > SHORT
             && !self.statements.is_empty()
-            && self.statements.values().map(bytes).sum::<usize>() + bytes(&named) > MOST_BYTES
+            && self.statements.values().map(bytes_of).sum::<usize>() + bytes(&named) > MOST_BYTES
         {
             let detail = format!("The texts of prepared statements of a session take at most {MOST_BYTES} bytes.");
             return Err(SqlError::out_of_memory(detail));
         }
-        self.statements.insert(name.to_owned(), named);
+        // The one without a name is not shown.
+        let since = if name.is_empty() { 0 } else { now() };
+        self.statements.insert(name.to_owned(), Kept { named, since, text });
         Ok(())
     }
 
@@ -106,7 +121,7 @@ impl<P: Protocol> Connection<P> {
 
     /// A statement has run: where it was bound again for that, later executions need not do so.
     pub fn keep_bound(&mut self, name: &str, prepared: &Prepared) {
-        if let Some(named) = self.statements.get_mut(name)
+        if let Some(Kept { named, .. }) = self.statements.get_mut(name)
             && named.prepared.text() == prepared.text()
             && !named.prepared.is_bound_as(prepared)
         {
@@ -117,6 +132,19 @@ impl<P: Protocol> Connection<P> {
     /// Forgets the statement of this name, if there is one.
     pub fn forget_statement(&mut self, name: &str) {
         self.statements.remove(name);
+    }
+
+    /// The statements with names.
+    pub(crate) fn statements_shown(&self) -> Vec<StatementShown> {
+        let named = self.statements.iter().filter(|(name, _)| !name.is_empty());
+        let shown = named.map(|(name, kept)| StatementShown {
+            name: name.clone(),
+            text: kept.text.clone().unwrap_or_else(|| kept.named.prepared.text().into()),
+            since: kept.since,
+            types: kept.named.types.iter().map(ToString::to_string).collect(),
+            is_of_sql: kept.text.is_some(),
+        });
+        shown.collect()
     }
 
     /// The settings as they are now are those to which RESET and DISCARD return.
@@ -173,7 +201,8 @@ impl<P: Protocol> Connection<P> {
         let types: Vec<_> = types.collect::<Result<_, _>>()?;
         let prepared = self.prepare_text(&statement.to_string(), &types)?;
         let types = prepared.parameters().into();
-        self.name_statement(&name, Named { prepared, types })?;
+        let text = self.slot.activity.text();
+        self.keep_statement(&name, Named { prepared, types }, Some(text))?;
         Ok(Outcome::tagged("PREPARE"))
     }
 
@@ -262,7 +291,7 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn executed_columns(&self, statement: &ast::Statement) -> Option<&[RowColumn]> {
         let ast::Statement::Execute { name: Some(name), .. } = statement else { return None };
         let [part] = &name.0[..] else { return None };
-        self.statements.get(&folded(part.as_ident()?)).map(|named| named.prepared.columns())
+        self.statements.get(&folded(part.as_ident()?)).map(|kept| kept.named.prepared.columns())
     }
 
     fn deallocate(&mut self, name: &ast::Ident) -> Result<Outcome, SqlError> {
@@ -286,7 +315,7 @@ impl<P: Protocol> Connection<P> {
             ast::DiscardObject::TEMP => self.drop_temporary(&|_, _| true),
             ast::DiscardObject::ALL if is_open => return Err(within_block("DISCARD ALL")),
             ast::DiscardObject::ALL => {
-                self.session.cursors.clear();
+                self.session.close_all();
                 self.statements.clear();
                 self.cache.clear();
                 self.session.drawn().forget_last();

@@ -15,12 +15,13 @@ use crate::context::{Context, Now};
 use crate::datum::Datum;
 use crate::enums::Enum;
 use crate::error::{SqlError, SqlState};
+use crate::exec::paused::Paused;
 use crate::exec::{Exec, Failure, Flow, Shared, bytes_of, execute};
 use crate::finish::finished;
 use crate::gaps::AlterSequence;
 use crate::names::Name;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::plan::{OutputColumn, Plan};
+use crate::plan::{Node, OutputColumn, Plan};
 use crate::procedures::Procedure;
 use crate::roles::{Role, RoleStatement, SharedAccess};
 use crate::rows::Rows;
@@ -309,7 +310,7 @@ pub(crate) fn answer<T: Transaction>(
     let count = run(plan, transaction, (parameters, zone, now), &mut scratch, &mut |row| {
         count_answer(&mut bytes, row)?;
         rows.push(row.iter().map(|value| value.owned()).collect());
-        Ok(())
+        Ok(Flow::More)
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
     let bounds = plan.columns().iter().map(|column| column.of.bound).collect();
@@ -357,7 +358,7 @@ pub(crate) fn answer_into<T: Transaction>(
         None => run(plan, transaction, (parameters, zone, now), scratch, &mut |row| {
             count_answer(&mut bytes, row)?;
             rows.push(row);
-            Ok(())
+            Ok(Flow::More)
         })?,
         Some(stream) => {
             stream.begin();
@@ -384,7 +385,7 @@ pub(crate) fn answer_sum<T: Transaction>(
     let mut scratch = Scratch::default();
     let count = run(plan, transaction, (parameters, zone, now), &mut scratch, &mut |row| {
         row.iter().for_each(|value| sum.add(*value));
-        Ok(())
+        Ok(Flow::More)
     })?;
     Ok(sum.finish(count, &scratch.notices))
 }
@@ -397,6 +398,7 @@ pub(crate) fn each_row<T: Transaction>(
     now: Now<'_>,
     out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
 ) -> Result<u64, Failure> {
+    let out = &mut |row: &[Datum<'_>]| out(row).map(|()| Flow::More);
     run(plan, transaction, (parameters, zone, now), &mut Scratch::default(), out)
 }
 
@@ -406,24 +408,13 @@ fn run<T: Transaction>(
     transaction: &mut T,
     (parameters, zone, now): (&[Datum<'_>], &Zone, Now<'_>),
     scratch: &mut Scratch,
-    out: &mut dyn FnMut(&[Datum<'_>]) -> Result<(), SqlError>,
+    out: &mut dyn FnMut(&[Datum<'_>]) -> Result<Flow, SqlError>,
 ) -> Result<u64, Failure> {
     let mut arena = scratch.arenas.pop().unwrap_or_default();
     let (access, shared) = (RefCell::new(transaction), Shared::with_arenas(std::mem::take(&mut scratch.arenas)));
     let mut exec = Exec::new(&access, &shared);
     let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
-    let columns = plan.columns();
-    let is_padded = columns.iter().any(|column| padded_length(column.of).is_some());
-    let done = execute(plan, &mut exec, &context, &mut |exec, row| {
-        if is_padded {
-            let arena = exec.take_arena();
-            out(padded(row, columns, &arena))?;
-            exec.give_arena(arena);
-        } else {
-            out(row)?;
-        }
-        Ok(Flow::More)
-    });
+    let done = execute(plan, &mut exec, &context, &mut shown(plan.columns(), out));
     let notices = shared.take_notices();
     let done = match done {
         Err(Failure::Sql(error)) if !notices.is_empty() => Err(error.behind(notices).into()),
@@ -435,6 +426,36 @@ fn run<T: Transaction>(
     arena.reset();
     scratch.arenas = shared.into_arenas(arena);
     done
+}
+
+/// Goes on with a query that was left, until about so many rows have come, or `out`, which gets them, has enough.
+pub(crate) fn go_on<T: Transaction>(
+    (plan, node, parameters): (&Plan, &Node, &[Datum<'_>]),
+    paused: &mut Paused,
+    wanted: usize,
+    (transaction, zone, now): (&mut T, &Zone, Now<'_>),
+    out: &mut dyn FnMut(&[Datum<'_>]) -> Result<Flow, SqlError>,
+) -> Result<(), Failure> {
+    let (arena, access) = (Bump::new(), RefCell::new(transaction));
+    let context = Context { parameters, now, ..Context::of(&arena, zone) };
+    paused.go_on(node, wanted, (&access, &context), &mut shown(plan.columns(), out))
+}
+
+/// Takes rows, and shows them to `out` as the client gets them.
+fn shown<'o>(
+    columns: &'o [OutputColumn],
+    out: &'o mut dyn FnMut(&[Datum<'_>]) -> Result<Flow, SqlError>,
+) -> impl FnMut(&mut Exec<'_>, &[Datum<'_>]) -> Result<Flow, Failure> + 'o {
+    let is_padded = columns.iter().any(|column| padded_length(column.of).is_some());
+    move |exec, row| {
+        if is_padded {
+            let arena = exec.take_arena();
+            let flow = out(padded(row, columns, &arena))?;
+            exec.give_arena(arena);
+            return Ok(flow);
+        }
+        Ok(out(row)?)
+    }
 }
 
 /// How many characters all values of a column of an answer have.

@@ -13,7 +13,7 @@ use sqlparser::ast;
 use crate::connection::Connection;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
-use crate::exec::bytes_of;
+use crate::exec::{Flow, bytes_of};
 use crate::outcome::Notice;
 use crate::parse::{self, Command};
 use crate::prepared::Prepared;
@@ -34,6 +34,8 @@ pub(crate) struct Stream<'g> {
     /// How many rows the client has got, and what stands for them.
     given: u64,
     given_sum: u64,
+    /// How many rows are wanted.
+    most: u64,
     /// Rows, bytes held back and the checksum of the attempt.
     count: u64,
     bytes: usize,
@@ -50,7 +52,7 @@ impl<'g> Stream<'g> {
         let hashes = DefaultHashBuilder::default();
         let (given, given_sum, count, bytes, sum) = (0, 0, 0, 0, Sum::of(&hashes));
         let (is_broken, may_give, is_refused) = (false, true, false);
-        Self { give, hashes, given, given_sum, count, bytes, sum, is_broken, may_give, is_refused }
+        Self { give, hashes, given, given_sum, most: u64::MAX, count, bytes, sum, is_broken, may_give, is_refused }
     }
 
     /// What its rows are hashed with; it is to be set before the first attempt.
@@ -75,8 +77,13 @@ impl<'g> Stream<'g> {
         (self.count, self.bytes, self.sum) = (0, 0, Sum::of(&self.hashes));
     }
 
-    /// Takes a row. What is held back is put into `rows`.
-    pub(crate) fn row(&mut self, row: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
+    /// Takes a row, and tells whether more are wanted. What is held back is put into `rows`.
+    pub(crate) fn row(&mut self, row: &[Datum<'_>], rows: &mut Rows) -> Result<Flow, SqlError> {
+        self.take(row, rows)?;
+        Ok(if self.count < self.most { Flow::More } else { Flow::Enough })
+    }
+
+    fn take(&mut self, row: &[Datum<'_>], rows: &mut Rows) -> Result<(), SqlError> {
         self.count += 1;
         if self.given == 0 {
             self.bytes += bytes_of(row);
@@ -140,7 +147,7 @@ fn changed() -> SqlError {
 }
 
 impl<P: Protocol> Connection<P> {
-    /// As [`Connection::answer_decoded`]. Of a long answer rows are given to `give` while the query runs: those are not in the answer, which counts them ([`Rows::given`]).
+    /// As [`Connection::answer_decoded`]. A query gives the first `most` rows alone. Of a long answer rows are given to `give` while the query runs: those are not in the answer, which counts them ([`Rows::given`]).
     /// Where it is an error, the rows that were given are to be thrown away.
     ///
     /// # Errors
@@ -150,9 +157,11 @@ impl<P: Protocol> Connection<P> {
         prepared: &mut Prepared,
         types: &[Type],
         parameters: &[Datum<'_>],
+        most: usize,
         give: &mut Give<'_>,
     ) -> Result<Rows, SqlError> {
-        self.run_prepared(prepared, parameters, Some(types), Some(&mut Stream::new(give)))
+        let stream = &mut Stream { most: most as u64, ..Stream::new(give) };
+        self.run_prepared(prepared, parameters, Some(types), Some(stream))
     }
 
     /// As [`Connection::stream_decoded`], of a text. `None`: it is not one query alone, and nothing was done.

@@ -25,7 +25,7 @@ impl<P: Protocol> Connection<P> {
     /// A plan is about to run, which messages call so, or as it calls itself. Sequences are told whether they may give numbers.
     ///
     /// # Errors
-    /// It changes something in a read-only transaction. That may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
+    /// It changes something in a read-only transaction, or empties what a cursor reads. That may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
     pub(crate) fn check_may_run(&mut self, plan: &Plan, called: Option<&'static str>) -> Result<(), SqlError> {
         let is_read_only = self.session.is_read_only();
         self.session.drawn().set_read_only(is_read_only);
@@ -34,7 +34,8 @@ impl<P: Protocol> Connection<P> {
             () if self.session.is_bound_to_snapshot() => plan.changes(),
             () => plan.changes_kept(),
         };
-        verb.map_or(Ok(()), |verb| self.check_writable(called.unwrap_or(verb)))
+        verb.map_or(Ok(()), |verb| self.check_writable(called.unwrap_or(verb)))?;
+        if self.session.portals.is_empty() { Ok(()) } else { self.read_before(plan) }
     }
 
     /// The session's temporary objects.

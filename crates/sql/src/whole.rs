@@ -7,15 +7,15 @@ use sqlparser::ast;
 use crate::bind::TABLE_AS;
 use crate::connection::Connection;
 use crate::control::{Control, Modes};
-use crate::cursors::{Cursor, Declare};
+use crate::cursors::Declare;
+use crate::cursors::kept::Cursor;
 use crate::datum::{Datum, OwnedDatum};
 use crate::define::let_others_define;
 use crate::error::{SqlError, SqlState};
-use crate::exec::{WORK_MEMORY, bytes_of};
 use crate::outcome::Outcome;
 use crate::parse::Command;
 use crate::plan::Plan;
-use crate::session::Then;
+use crate::session::{Sum, Then};
 use crate::statement::{Action, Source};
 use crate::types::Type;
 use polychron_engine::{Error, Protocol};
@@ -184,16 +184,14 @@ impl<P: Protocol> Connection<P> {
         }
         let mut answer = Outcome::default();
         self.session.run_all(&[(plan, values)], None, &self.zone, &mut |outcome| answer = outcome)?;
-        let of = |row: &Vec<OwnedDatum>| bytes_of(&row.iter().map(OwnedDatum::get).collect::<Vec<_>>());
-        let bytes = answer.rows.iter().map(of).sum::<usize>();
-        if bytes > WORK_MEMORY.saturating_sub(self.session.cursors.iter().map(|cursor| cursor.bytes).sum()) {
-            let detail = format!("The cursors of a session take at most {WORK_MEMORY} bytes.");
-            return Err(SqlError::out_of_memory(detail));
+        let mut portal = self.declared(declare, plan, Vec::new());
+        portal.cursor = Some(Cursor::of_rows(answer.rows, declare.way, Sum::default()).into());
+        portal.has_survived = true;
+        self.session.portals.insert(portal);
+        if let Err(error) = self.session.portals.check_room() {
+            self.session.portals.remove(&declare.name);
+            return Err(error);
         }
-        let number = self.session.next_cursor();
-        let mut cursor = Cursor::new(declare, answer, bytes, number);
-        cursor.has_survived = true;
-        self.session.cursors.push(cursor);
         Ok(Outcome::tagged("DECLARE CURSOR"))
     }
 }

@@ -106,16 +106,6 @@ impl<P: Protocol> Connection<P> {
         self.session.begin(Modes::default(), false)
     }
 
-    /// A number for a new portal, greater than those of older ones.
-    pub fn number_portal(&mut self) -> u64 {
-        self.session.next_cursor()
-    }
-
-    /// Portals with greater numbers than this are gone: since it was asked last, ROLLBACK TO has returned to a savepoint that was set before them.
-    pub fn take_undone_portals(&mut self) -> Option<u64> {
-        self.session.take_undone()
-    }
-
     /// Whether statements run in such a transaction.
     pub fn is_pipelined(&self) -> bool {
         self.is_pipelined && self.session.is_open() && !self.session.is_explicit()

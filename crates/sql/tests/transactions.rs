@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::common::{connect, database, run};
+use crate::common::{all, code, connect, database, run};
 use polychron_engine::{Interactive, Protocol};
 use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
 use polychron_sql::{Connection, SqlError, SqlState};
@@ -264,4 +264,49 @@ fn panics_of_who_gets_answers_end_the_text() {
     a_panic_ends_the_text::<Serial>();
     a_panic_ends_the_text::<Cicada>();
     a_panic_ends_the_text::<Maflingo>();
+}
+
+/// A return to a savepoint opens the tables that were closed behind it, and no others.
+fn tables_are_opened<P: Protocol<Worker: Interactive>>() {
+    let database = database::<P>();
+    let (mut one, mut other) = (connect(&database), connect(&database));
+    all(
+        &mut one,
+        &["CREATE TABLE t (a int PRIMARY KEY)", "CREATE TABLE u (a int PRIMARY KEY)", "INSERT INTO t VALUES (1)"],
+    );
+    all(
+        &mut one,
+        &["BEGIN", "ALTER TABLE u ADD COLUMN x int", "SAVEPOINT s", "ALTER TABLE t ADD COLUMN x int", "ROLLBACK TO s"],
+    );
+    all(&mut other, &["SELECT a FROM t", "SET lock_timeout = 50"]);
+    assert_eq!(code(run(&mut other, "SELECT a FROM u")), "55P03", "{}", P::NAME);
+    // A definition that has to wait for a table in vain opens none of the others.
+    all(&mut other, &["BEGIN", "SELECT a FROM t"]);
+    all(&mut one, &["SET lock_timeout = 50"]);
+    assert_eq!(code(run(&mut one, "ALTER TABLE t ADD COLUMN x int")), "55P03", "{}", P::NAME);
+    all(&mut one, &["ROLLBACK TO s"]);
+    all(&mut other, &["COMMIT"]);
+    assert_eq!(code(run(&mut other, "SELECT a FROM u")), "55P03", "{}", P::NAME);
+    all(&mut one, &["COMMIT"]);
+    all(&mut other, &["SELECT x FROM u", "INSERT INTO t VALUES (2)"]);
+}
+
+#[test]
+fn a_return_to_a_savepoint_opens_tables() {
+    tables_are_opened::<Cicada>();
+    tables_are_opened::<Maflingo>();
+}
+
+#[test]
+fn what_is_said_of_a_transaction_behind_a_savepoint_is_undone() {
+    let database = database::<Cicada>();
+    let mut one = connect(&database);
+    all(&mut one, &["CREATE TABLE t (a int PRIMARY KEY)"]);
+    for end in ["ROLLBACK TO s", "RELEASE s"] {
+        all(&mut one, &["BEGIN", "SAVEPOINT s", "SET TRANSACTION READ ONLY", "SAVEPOINT r", "ROLLBACK TO r"]);
+        assert_eq!(run(&mut one, "SHOW transaction_read_only").unwrap(), "on");
+        all(&mut one, &[end]);
+        assert_eq!(run(&mut one, "SHOW transaction_read_only").unwrap(), "off");
+        all(&mut one, &["INSERT INTO t VALUES (1)", "ROLLBACK"]);
+    }
 }

@@ -50,6 +50,12 @@ public class Jdbc {
             ResultSetMetaData columns = rows.getMetaData();
             System.out.println(columns.getColumnTypeName(1) + " " + columns.getColumnLabel(2));
             show(rows, "g", "twice");
+            statement.execute("CREATE TABLE few (id int PRIMARY KEY)");
+            statement.execute("INSERT INTO few SELECT g FROM generate_series(1, 8) g");
+            rows = many.executeQuery("SELECT id FROM few ORDER BY id");
+            rows.next();
+            statement.execute("DELETE FROM few WHERE id > 2");
+            show(rows, "id");
             Savepoint savepoint = db.setSavepoint("here");
             try {
                 statement.execute("INSERT INTO parent (name) VALUES ('n1')");

@@ -33,6 +33,9 @@ async def main(dsn):
         show(numbers)
         cursor = await db.cursor("SELECT id FROM a ORDER BY id")
         show(await cursor.fetch(3), await cursor.fetchrow(), await cursor.fetch(1))
+        show(await cursor.forward(4), await cursor.fetch(2))
+        await db.execute("DELETE FROM a WHERE id = 11")
+        show(await cursor.fetch(2), await cursor.forward(50), await cursor.fetch(1))
     show(await db.copy_records_to_table("a", records=[(100, "r", None, None, None)], columns=["id", "v", "n", "t", "j"]))
     try:
         await db.execute("INSERT INTO a (id) VALUES (1)")

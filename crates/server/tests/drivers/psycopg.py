@@ -160,6 +160,15 @@ def main(dsn):
                 cursor.itersize = 2
                 cursor.execute("SELECT id FROM person ORDER BY id")
                 show([row[0] for row in cursor])
+            with db.cursor("scrolled", scrollable=True) as cursor:
+                cursor.execute("SELECT id FROM person ORDER BY id")
+                cursor.scroll(2)
+                show(cursor.fetchmany(2))
+                cursor.scroll(-1)
+                show(cursor.fetchone())
+                db.execute("UPDATE person SET name = name")
+                cursor.scroll(0, mode="absolute")
+                show(len(cursor.fetchall()))
         with db.pipeline():
             first = db.execute("INSERT INTO person VALUES (30, 'p', 1) RETURNING id")
             second = db.execute("SELECT count(*) FROM person")

@@ -296,7 +296,7 @@ fn alone<'p>(source: &'p Node, keys: &ForeignKeys, exec: &Exec<'_>) -> Option<(&
     };
     let is_known = keys.tables.contains_key(&scan.table.id);
     // Operators tell what they have done only where they run.
-    let is_alone = is_point(scan) && scan.is_in_place && !is_known && exec.shared.profile.get().is_none();
+    let is_alone = is_point(scan) && scan.is_in_place && !is_known && !exec.is_observed();
     is_alone.then_some((scan, columns))
 }
 

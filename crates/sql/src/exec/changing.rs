@@ -1,6 +1,6 @@
 //! Statements that make several changes: `crate::changing`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use hashbrown::HashSet;
 use polychron_engine::Insertion;
@@ -68,7 +68,7 @@ impl Exec<'_> {
             rows.push(owned(row));
             Ok(Flow::More)
         })?;
-        self.shared.results().working.borrow_mut().insert(id, Rc::new(rows));
+        self.shared.results().working.borrow_mut().insert(id, Arc::new(rows));
         self.lasts(before);
         Ok(())
     }

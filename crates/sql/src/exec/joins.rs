@@ -1,5 +1,6 @@
 //! Joins.
 
+use bumpalo::Bump;
 use hashbrown::HashMap;
 
 use super::aggregates::group_key;
@@ -22,30 +23,8 @@ pub(super) fn join(
         return nested((left, right), on.as_ref(), outer_width, exec, context, out);
     };
     let table = Table::of(right, keys, *kind, exec, context)?;
-    let mut is_matched = vec![false; table.rows.len()];
-    let mut arena = exec.take_arena();
-    let nothing: Vec<_> = vec![Datum::Null; *right_width];
-    let flow = run(left, exec, context, &mut |exec, row| {
-        arena.reset();
-        let inner = context.with_arena(&arena);
-        let values = keys.iter().map(|(of_left, _)| of_left.eval(row, &inner)).collect::<Result<Vec<_>, _>>()?;
-        let mut has_match = false;
-        for &at in table.equal(&values) {
-            exec.tick()?;
-            let both: Vec<_> = row.iter().copied().chain(table.rows[at].iter().map(OwnedDatum::get)).collect();
-            if on.as_ref().map_or(Ok(true), |on| on.holds(&both, &inner))? {
-                (has_match, is_matched[at]) = (true, true);
-                if out(exec, &both)? == Flow::Enough {
-                    return Ok(Flow::Enough);
-                }
-            }
-        }
-        if has_match || *kind == JoinKind::Inner {
-            return Ok(Flow::More);
-        }
-        out(exec, &[row, &nothing].concat())
-    })?;
-    exec.give_arena(arena);
+    let mut is_matched = vec![false; if *kind == JoinKind::Full { table.rows.len() } else { 0 }];
+    let flow = probe(node, &table, &mut is_matched, exec, context, out)?;
     if *kind != JoinKind::Full || flow == Flow::Enough {
         return Ok(flow);
     }
@@ -59,15 +38,52 @@ pub(super) fn join(
     Ok(Flow::More)
 }
 
+/// Pushes each left row of a join with the rows of the right side that are equal. `is_matched`: where it is not empty, which of these had a left row.
+pub(super) fn probe(
+    node: &Node,
+    table: &Table,
+    is_matched: &mut [bool],
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let Node::Join { left, on, kind, right_width, keys: Some(keys), .. } = node else { unreachable!("a join by keys") };
+    let mut arena = exec.take_arena();
+    let nothing: Vec<_> = vec![Datum::Null; *right_width];
+    let flow = run(left, exec, context, &mut |exec, row| {
+        arena.reset();
+        let inner = context.with_arena(&arena);
+        let values = keys.iter().map(|(of_left, _)| of_left.eval(row, &inner)).collect::<Result<Vec<_>, _>>()?;
+        let mut has_match = false;
+        for &at in table.equal(&values) {
+            exec.tick()?;
+            let both: Vec<_> = row.iter().copied().chain(table.rows[at].iter().map(OwnedDatum::get)).collect();
+            if on.as_ref().map_or(Ok(true), |on| on.holds(&both, &inner))? {
+                has_match = true;
+                is_matched.get_mut(at).into_iter().for_each(|it| *it = true);
+                if out(exec, &both)? == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+            }
+        }
+        if has_match || *kind == JoinKind::Inner {
+            return Ok(Flow::More);
+        }
+        out(exec, &[row, &nothing].concat())
+    })?;
+    exec.give_arena(arena);
+    Ok(flow)
+}
+
 /// The rows of a right side.
-struct Table {
+pub(super) struct Table {
     rows: Rows,
     /// The positions of those with these values, none of which is NULL.
     positions: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 impl Table {
-    fn of(
+    pub(super) fn of(
         right: &Node,
         keys: &[(Expr, Expr)],
         kind: JoinKind,
@@ -118,32 +134,43 @@ fn nested(
 ) -> Result<Flow, Failure> {
     let mut arena = exec.take_arena();
     let flow = run(left, exec, context, &mut |exec, row| {
-        let outer = Outer { row, next: context.outer };
-        let inner = Context { outer: Some(&outer), ..*context };
-        let mut is_matched = false;
-        let flow = run(right, exec, &inner, &mut |exec, other| {
-            arena.reset();
-            // A row of its own for each: what the two sides lend ends at different times.
-            let mut both = bumpalo::collections::Vec::with_capacity_in(row.len() + other.len(), &arena);
-            both.extend_from_slice(row);
-            both.extend_from_slice(other);
-            match on {
-                Some(on) if !on.holds(&both, &context.with_arena(&arena))? => Ok(Flow::More),
-                _ => {
-                    is_matched = true;
-                    out(exec, &both)
-                }
-            }
-        })?;
-        match outer_width {
-            Some(width) if !is_matched && flow == Flow::More => {
-                let mut both = row.to_vec();
-                both.resize(row.len() + width, Datum::Null);
-                out(exec, &both)
-            }
-            _ => Ok(flow),
-        }
+        matched(row, (right, on, outer_width), (&mut arena, &mut false), exec, context, out)
     });
     exec.give_arena(arena);
     flow
+}
+
+/// Pushes a left row with the rows of the right side, or alone where it has none and is wanted so, with this many NULLs. `is_matched`: it had one, perhaps before.
+pub(super) fn matched(
+    row: &[Datum<'_>],
+    (right, on, outer_width): (&Node, Option<&Expr>, Option<usize>),
+    (arena, is_matched): (&mut Bump, &mut bool),
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let outer = Outer { row, next: context.outer };
+    let inner = Context { outer: Some(&outer), ..*context };
+    let flow = run(right, exec, &inner, &mut |exec, other| {
+        arena.reset();
+        // A row of its own for each: what the two sides lend ends at different times.
+        let mut both = bumpalo::collections::Vec::with_capacity_in(row.len() + other.len(), arena);
+        both.extend_from_slice(row);
+        both.extend_from_slice(other);
+        match on {
+            Some(on) if !on.holds(&both, &context.with_arena(arena))? => Ok(Flow::More),
+            _ => {
+                *is_matched = true;
+                out(exec, &both)
+            }
+        }
+    })?;
+    match outer_width {
+        Some(width) if !*is_matched && flow == Flow::More => {
+            let mut both = row.to_vec();
+            both.resize(row.len() + width, Datum::Null);
+            out(exec, &both)
+        }
+        _ => Ok(flow),
+    }
 }

@@ -7,6 +7,7 @@ mod children;
 pub(crate) mod foreign_keys;
 pub(crate) mod futures;
 mod joins;
+pub(crate) mod paused;
 mod procedures;
 pub(crate) mod profile;
 mod scans;
@@ -17,7 +18,7 @@ mod subqueries;
 mod windows;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use bumpalo::Bump;
 use hashbrown::{HashMap, HashSet};
@@ -33,6 +34,7 @@ use crate::outcome::Notice;
 use crate::plan::{ForeignKeys, Node, Plan};
 
 pub(crate) use changes::check_row;
+use paused::Path;
 use profile::Profile;
 
 /// Why an execution has ended early.
@@ -98,8 +100,16 @@ pub(crate) struct Shared {
     steps: Cell<u32>,
     /// Whether futures may stay open.
     may_defer: bool,
-    /// What operators have done, where somebody asks.
-    profile: OnceCell<Box<Profile>>,
+    /// What is wanted of operators besides their rows.
+    observer: OnceCell<Observer>,
+}
+
+/// What is wanted of the operators of a statement besides their rows; of most statements nothing.
+enum Observer {
+    /// What they have done.
+    Profile(Box<Profile>),
+    /// That they can be left, and gone on with.
+    Path(Box<Path>),
 }
 
 /// What parts of a statement have answered; most statements have none.
@@ -108,9 +118,9 @@ struct Results {
     /// What subqueries have answered that look at no row around them.
     answers: RefCell<subqueries::Answers>,
     /// The rows of queries that are computed once, by their numbers.
-    kept: RefCell<HashMap<usize, Rc<Rows>>>,
+    kept: RefCell<HashMap<usize, Arc<Rows>>>,
     /// The rows that recursive queries go on with, and those of changes in WITH, by their numbers.
-    working: RefCell<HashMap<usize, Rc<Rows>>>,
+    working: RefCell<HashMap<usize, Arc<Rows>>>,
     /// The keys of rows that parts of the statement have changed, where it has several that do.
     changed: RefCell<Option<Changed>>,
 }
@@ -133,7 +143,7 @@ impl Default for Shared {
             is_limited: limits::are_set(),
             steps: Cell::default(),
             may_defer: futures::may_defer(),
-            profile: OnceCell::new(),
+            observer: OnceCell::new(),
         }
     }
 }
@@ -223,6 +233,11 @@ impl<'t> Exec<'t> {
         self.shared.is_limited
     }
 
+    /// Whether more is wanted of operators than their rows.
+    fn is_observed(&self) -> bool {
+        self.shared.observer.get().is_some()
+    }
+
     /// Whether the statement may go on: asked between pieces of work.
     fn check(&self) -> Result<(), Failure> {
         if self.shared.is_limited { Ok(limits::check()?) } else { Ok(()) }
@@ -283,7 +298,10 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
         }
         Plan::With(with) => changing::with(with, exec, context, out),
         Plan::Analyze(analyzed) => {
-            let (profile, mut answered) = (exec.shared.profile.get_or_init(Box::default), 0);
+            let observer = exec.shared.observer.get_or_init(|| Observer::Profile(Box::default()));
+            let (Observer::Profile(profile), mut answered) = (observer, 0) else {
+                return Err(SqlError::internal("what is analyzed is not left").into());
+            };
             executed(&analyzed.plan, exec, context, &mut |_, _| {
                 answered += 1;
                 Ok(Flow::More)
@@ -316,14 +334,34 @@ fn first_of(
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
     exec.tick()?;
-    let Some(profile) = exec.shared.profile.get() else { return operate(node, most, exec, context, out) };
-    let mut rows = 0;
-    let ended = operate(node, most, exec, context, &mut |exec, row| {
-        rows += 1;
-        out(exec, row)
-    });
-    profile.note(node, rows);
-    ended
+    match exec.shared.observer.get() {
+        None => operate(node, most, exec, context, out),
+        Some(observer) => observed(observer, node, most, exec, context, out),
+    }
+}
+
+/// The same of an operator of which more is wanted than its rows.
+#[inline(never)]
+fn observed(
+    observer: &Observer,
+    node: &Node,
+    most: usize,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    match observer {
+        Observer::Path(path) => path.operate(node, most, exec, context, out),
+        Observer::Profile(profile) => {
+            let mut rows = 0;
+            let ended = operate(node, most, exec, context, &mut |exec, row| {
+                rows += 1;
+                out(exec, row)
+            });
+            profile.note(node, rows);
+            ended
+        }
+    }
 }
 
 /// Runs one operator. The operators themselves are not inlined here: nested queries recurse through this frame, which has to be small.
@@ -346,7 +384,7 @@ fn operate(
             Ok(Flow::More)
         }
         Node::Scan(scan) => scans::scan(scan, exec, context, out),
-        Node::Series(parts) => series(parts, exec, context, out),
+        Node::Series(parts) => series(parts, &mut None, exec, context, out),
         Node::Filter { input, condition } => {
             let mut arena = exec.take_arena();
             let flow = run(input, exec, context, &mut |exec, row| {
@@ -372,9 +410,12 @@ fn operate(
         Node::Expand { input, calls, has_numbers } => sets::expand(input, (calls, *has_numbers), exec, context, out),
         Node::Window { input, window, calls } => windows::windows(input, (window, calls), exec, context, out),
         Node::Sort { input, keys } => sorts::sort(input, keys, most, exec, context, out),
-        Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
+        Node::Distinct { input, keys } => {
+            sets::distinct(input, keys.as_deref(), &mut HashSet::new(), exec, context, out)
+        }
         Node::Without { left, right, is_except, is_all } => {
-            sets::without((left, right), (*is_except, *is_all), exec, context, out)
+            let mut counts = sets::counted(right, exec, context)?;
+            sets::without(left, &mut counts, (*is_except, *is_all), exec, context, out)
         }
         Node::Kept { id, input, .. } => sets::kept(*id, input, exec, context, out),
         Node::Recursive { id, first, step, is_all } => sets::recursive(*id, (first, step), *is_all, exec, context, out),
@@ -382,15 +423,11 @@ fn operate(
             let rows = exec.shared.results().working.borrow().get(id).cloned().unwrap_or_default();
             pushed(&*rows, exec, out)
         }
-        Node::Limit { input, limit, offset } => limited(input, (limit.as_ref(), offset.as_ref()), exec, context, out),
-        Node::Append(inputs) => {
-            for input in inputs {
-                if run(input, exec, context, out)? == Flow::Enough {
-                    return Ok(Flow::Enough);
-                }
-            }
-            Ok(Flow::More)
+        Node::Limit { input, limit, offset } => {
+            let mut left = Left::of((limit.as_ref(), offset.as_ref()), exec, context)?;
+            limited(input, &mut left, exec, context, out)
         }
+        Node::Append(inputs) => appended(inputs, &mut 0, exec, context, out),
     }
 }
 
@@ -413,20 +450,46 @@ fn written(
     Ok(Flow::More)
 }
 
+/// Pushes the rows of the inputs, one after the other, from the one at this position on.
+fn appended(
+    inputs: &[Node],
+    at: &mut usize,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    while let Some(input) = inputs.get(*at) {
+        if run(input, exec, context, out)? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+        *at += 1;
+    }
+    Ok(Flow::More)
+}
+
+/// Pushes the integers of a series, from the one on that it has come to, which is noted.
 #[inline(never)]
-fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+fn series(
+    parts: &[Expr; 3],
+    come_to: &mut Option<i128>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
     let mut values = [0; 3];
     for (value, part) in values.iter_mut().zip(parts) {
         let Datum::Int(known) = part.eval(&[], context)? else { return Ok(Flow::More) };
         *value = known;
     }
-    let [mut at, last, step] = values;
+    let [first, last, step] = values;
+    let Ok(mut at) = i64::try_from(come_to.unwrap_or(first.into())) else { return Ok(Flow::More) };
     if step == 0 {
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero").into());
     }
     while if step > 0 { at <= last } else { at >= last } {
         exec.tick()?;
         if out(exec, &[Datum::Int(at)])? == Flow::Enough {
+            *come_to = Some(i128::from(at) + i128::from(step));
             return Ok(Flow::Enough);
         }
         let Some(next) = at.checked_add(step) else { break };
@@ -470,37 +533,53 @@ fn projected<'a>(
     out(exec, &values)
 }
 
+/// How many rows a limit still lets through, and how many it leaves out before.
+struct Left {
+    wanted: u64,
+    skipped: u64,
+}
+
+impl Left {
+    fn of(
+        (limit, offset): (Option<&Expr>, Option<&Expr>),
+        exec: &Exec<'_>,
+        context: &Context<'_>,
+    ) -> Result<Self, Failure> {
+        let arena = exec.take_arena();
+        let inner = context.with_arena(&arena);
+        let count = |expr: Option<&Expr>, state, name: &str| {
+            let Some(Datum::Int(count)) = expr.map(|expr| expr.eval(&[], &inner)).transpose()? else { return Ok(None) };
+            let negative = || SqlError::new(state, format!("{name} must not be negative"));
+            u64::try_from(count).map(Some).map_err(|_| negative())
+        };
+        let wanted = count(limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(u64::MAX);
+        let skipped = count(offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
+        exec.give_arena(arena);
+        Ok(Self { wanted, skipped })
+    }
+}
+
 #[inline(never)]
 fn limited(
     input: &Node,
-    (limit, offset): (Option<&Expr>, Option<&Expr>),
+    left: &mut Left,
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
-    let arena = exec.take_arena();
-    let inner = context.with_arena(&arena);
-    let count = |expr: Option<&Expr>, state, name: &str| {
-        let Some(Datum::Int(count)) = expr.map(|expr| expr.eval(&[], &inner)).transpose()? else { return Ok(None) };
-        let negative = || SqlError::new(state, format!("{name} must not be negative"));
-        u64::try_from(count).map(Some).map_err(|_| negative())
-    };
-    let mut left = count(limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(u64::MAX);
-    let mut skipped = count(offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
-    if left == 0 {
+    if left.wanted == 0 {
         return Ok(Flow::More);
     }
-    let most = usize::try_from(left.saturating_add(skipped)).unwrap_or(usize::MAX);
+    let most = usize::try_from(left.wanted.saturating_add(left.skipped)).unwrap_or(usize::MAX);
     let mut outer_flow = Flow::More;
-    first_of(input, most, exec, context, &mut |exec, row| {
-        if skipped > 0 {
-            skipped -= 1;
+    let flow = first_of(input, most, exec, context, &mut |exec, row| {
+        if left.skipped > 0 {
+            left.skipped -= 1;
             return Ok(Flow::More);
         }
-        left -= 1;
+        left.wanted -= 1;
         outer_flow = out(exec, row)?;
-        Ok(if left == 0 { Flow::Enough } else { outer_flow })
+        Ok(if left.wanted == 0 { Flow::Enough } else { outer_flow })
     })?;
-    exec.give_arena(arena);
-    Ok(outer_flow)
+    Ok(if left.wanted == 0 { outer_flow } else { flow })
 }

@@ -15,10 +15,15 @@ pub(crate) struct Counts {
     pub(crate) loops: u64,
 }
 
-/// The counts of all operators, by their addresses: a plan stays where it is while it runs.
+/// What an operator is known by: a plan stays where it is while it runs.
+pub(super) fn address(node: &Node) -> usize {
+    std::ptr::from_ref(node).addr()
+}
+
+/// The counts of all operators, by their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
-    counts: RefCell<HashMap<*const Node, Counts>>,
+    counts: RefCell<HashMap<usize, Counts>>,
     read: Cell<u64>,
 }
 
@@ -29,13 +34,13 @@ impl Profile {
             self.read.set(self.read.get() + rows);
         }
         let mut counts = self.counts.borrow_mut();
-        let own = counts.entry(node).or_default();
+        let own = counts.entry(address(node)).or_default();
         (own.rows, own.loops) = (own.rows + rows, own.loops + 1);
     }
 
     /// What an operator has done.
     pub(crate) fn of(&self, node: &Node) -> Counts {
-        self.counts.borrow().get(&std::ptr::from_ref(node)).copied().unwrap_or_default()
+        self.counts.borrow().get(&address(node)).copied().unwrap_or_default()
     }
 
     /// The rows of tables that were read.

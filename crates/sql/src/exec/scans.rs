@@ -1,16 +1,17 @@
 //! Rows of tables, in pieces: while one is worked on, the transaction is free for others.
 
+use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
 use polychron_engine::{Direction, Scan as EngineScan};
 use polychron_schema::{KeyScratch, RowRef, ValueRef};
 
-use super::{Exec, Failure, Flow, Sink};
+use super::{Exec, Failure, Flow, Sink, owned};
 use crate::catalog::{Index, Table};
 use crate::codec::{from_stored, to_stored};
 use crate::context::Context;
-use crate::datum::Datum;
+use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::plan::Scan;
 use crate::types::Type;
@@ -78,6 +79,61 @@ pub(super) fn scan(
     }
     exec.give_arena(arena);
     Ok(Flow::More)
+}
+
+/// How far a scan has come that is left and gone on with.
+pub(super) struct Position {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    limit: usize,
+    /// Rows that were read, and not pushed yet.
+    read: VecDeque<Vec<OwnedDatum>>,
+    /// There are no more than these.
+    is_last: bool,
+}
+
+impl Position {
+    /// In front of the first row.
+    pub(super) fn first(scan: &Scan, exec: &Exec<'_>, context: &Context<'_>) -> Result<Self, Failure> {
+        let arena = exec.take_arena();
+        let range = range_of(scan, &scan.table.indexes[scan.path.index], &context.with_arena(&arena))?;
+        exec.give_arena(arena);
+        let is_last = matches!(range, Range::Empty);
+        let (lower, upper) = match range {
+            Range::Empty => (Bound::Unbounded, Bound::Unbounded),
+            Range::Key(key) => (Bound::Included(key.clone()), Bound::Included(key)),
+            Range::Of(lower, upper) => (lower, upper),
+        };
+        Ok(Self { lower, upper, limit: PIECES.0, read: VecDeque::new(), is_last })
+    }
+
+    /// Pushes rows from here on, until no more are wanted.
+    pub(super) fn go_on(&mut self, scan: &Scan, exec: &mut Exec<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+        loop {
+            while let Some(row) = self.read.pop_front() {
+                let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
+                if out(exec, &row)? == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+            }
+            if self.is_last {
+                return Ok(Flow::More);
+            }
+            exec.check()?;
+            let (arena, read) = (exec.take_arena(), &mut self.read);
+            let last = piece(scan, (&self.lower, &self.upper), self.limit, &arena, exec, &mut |_, row| {
+                read.push_back(owned(row));
+                Ok(Flow::More)
+            })?;
+            exec.give_arena(arena);
+            match last {
+                None | Some(Bound::Unbounded) => self.is_last = true,
+                Some(last) if scan.path.is_backward => self.upper = last,
+                Some(last) => self.lower = last,
+            }
+            self.limit = (self.limit * 4).min(PIECES.1);
+        }
+    }
 }
 
 /// Whether a scan is for one row, by a primary key of few columns.

@@ -1,6 +1,6 @@
 //! Rows that are there once, in one set and not in another, or made of each other.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
@@ -15,11 +15,11 @@ use crate::plan::Node;
 pub(super) fn distinct(
     input: &Node,
     keys: Option<&[Expr]>,
+    seen: &mut HashSet<Vec<u8>>,
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<Flow, Failure> {
-    let mut seen = HashSet::new();
     let mut arena = exec.take_arena();
     let flow = run(input, exec, context, &mut |exec, row| {
         arena.reset();
@@ -37,15 +37,13 @@ pub(super) fn distinct(
     flow
 }
 
+/// How often rows are on the right side.
+pub(super) type Counts = HashMap<Vec<u8>, usize>;
+
+/// Counts the rows of a right side.
 #[inline(never)]
-pub(super) fn without(
-    (left, right): (&Node, &Node),
-    (is_except, is_all): (bool, bool),
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    out: &mut Sink<'_>,
-) -> Result<Flow, Failure> {
-    let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
+pub(super) fn counted(right: &Node, exec: &mut Exec<'_>, context: &Context<'_>) -> Result<Counts, Failure> {
+    let mut counts = Counts::new();
     run(right, exec, context, &mut |exec, row| {
         let count = counts.entry(group_key(row)).or_default();
         if *count == 0 {
@@ -54,6 +52,18 @@ pub(super) fn without(
         *count += 1;
         Ok(Flow::More)
     })?;
+    Ok(counts)
+}
+
+#[inline(never)]
+pub(super) fn without(
+    left: &Node,
+    counts: &mut Counts,
+    (is_except, is_all): (bool, bool),
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
     run(left, exec, context, &mut |exec, row| {
         let key = group_key(row);
         let is_wanted = match counts.get_mut(&key) {
@@ -96,7 +106,7 @@ pub(super) fn kept(
                 rows.push(owned(row));
                 Ok(Flow::More)
             })?;
-            let rows = Rc::new(rows);
+            let rows = Arc::new(rows);
             exec.shared.results().kept.borrow_mut().insert(id, rows.clone());
             exec.lasts(before);
             rows
@@ -131,7 +141,7 @@ pub(super) fn recursive(
         if flow == Flow::Enough || rows.is_empty() {
             break flow;
         }
-        exec.shared.results().working.borrow_mut().insert(id, Rc::new(rows));
+        exec.shared.results().working.borrow_mut().insert(id, Arc::new(rows));
         node = step;
     };
     let mut working = exec.shared.results().working.borrow_mut();

@@ -2,7 +2,7 @@
 //!
 //! The session has kept the statements, and a checksum of each answer. After a conflict it runs them in a new transaction of the engine. Where each answers
 //! what it has answered, the client cannot tell the two transactions apart, and goes on with the new one; otherwise the conflict is told. Sequences and volatile functions give
-//! again what they gave.
+//! again what they gave. A cursor goes as far as it had come.
 
 use polychron_base::TableId;
 use polychron_engine::mutations::left_out;
@@ -10,7 +10,9 @@ use polychron_engine::open::Open;
 use polychron_engine::{Error, Interactive, Operations, limits};
 use polychron_sync::Backoff;
 
-use super::{HERE, Session};
+use super::cursors::Cursors;
+use super::script::{Item, Script};
+use super::{HERE, Held, Session};
 use crate::context::Now;
 use crate::datum::OwnedDatum;
 use crate::error::SqlError;
@@ -130,26 +132,72 @@ impl<W: Interactive + 'static> Session<W> {
         block.tape.repeat();
         let now = Now::At(block.now);
         let mut savepoints = block.savepoints.iter_mut().peekable();
+        let mut cursors = Cursors::default();
         for (number, item) in block.script.items.iter().enumerate() {
             while let Some((_, savepoint, _)) = savepoints.next_if(|(_, _, mark)| mark.items <= number) {
                 *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
             }
-            let values: Vec<_> = item.values.iter().map(OwnedDatum::get).collect();
-            let sum = block.script.begin_sum();
-            let run =
-                || held.with(|transaction| answer_sum((&item.plan, &values), transaction, zone, now, sum)).expect(HERE);
-            let failure = match lend(&mut block.tape, run) {
-                Ok(answer) if answer == item.answer || left_out(compare) => continue,
-                Ok(_) | Err(Failure::Sql(_)) => None,
-                Err(failure) => Some(failure),
-            };
-            let is_consistent = held.take().is_ok_and(Open::rollback);
-            return Err(if failure.is_none() && !is_consistent { Some(Error::Conflict.into()) } else { failure });
+            let again = Again { script: &block.script, zone, now, cursors: &mut cursors };
+            match lend(&mut block.tape, || again.run(item, &mut held)) {
+                Ok(is_same) if is_same || left_out(compare) => {}
+                ended => return Err(differs(held, ended)),
+            }
         }
         for (_, savepoint, _) in savepoints {
             *savepoint = held.with(|transaction| transaction.savepoint()).expect(HERE);
         }
+        let go_on = || cursors.put_back(&mut self.portals, &block.script, &mut held, (zone, now));
+        match lend(&mut block.tape, go_on) {
+            Ok(is_same) if is_same || left_out(compare) => {}
+            ended => return Err(differs(held, ended)),
+        }
         block.transaction = Some(held);
         Ok(())
+    }
+}
+
+/// What a transaction fails with that is run again: `None` where it answers something else.
+fn differs<W: Interactive>(held: Resident<Held<W>>, ended: Result<bool, Failure>) -> Option<Failure> {
+    let failure = match ended {
+        Ok(_) | Err(Failure::Sql(_)) => None,
+        Err(failure) => Some(failure),
+    };
+    // An answer that comes of reads that never were tells nothing.
+    let is_consistent = held.take().is_ok_and(Open::rollback);
+    if failure.is_none() && !is_consistent { Some(Error::Conflict.into()) } else { failure }
+}
+
+/// What items of a script are run again with.
+struct Again<'a> {
+    script: &'a Script,
+    zone: &'a Zone,
+    now: Now<'a>,
+    cursors: &'a mut Cursors,
+}
+
+impl Again<'_> {
+    /// Whether it answers what it has answered.
+    fn run<W: Interactive>(self, item: &Item, held: &mut Resident<Held<W>>) -> Result<bool, Failure> {
+        let Self { script, zone, now, cursors } = self;
+        let sum = script.begin_sum();
+        match item {
+            Item::Statement { plan, values, answer } => {
+                let values: Vec<_> = values.iter().map(OwnedDatum::get).collect();
+                let run = |transaction: &mut _| answer_sum((plan, &values), transaction, zone, now, sum);
+                Ok(held.with(run).expect(HERE)? == *answer)
+            }
+            Item::Open { portal, plan, values } => {
+                cursors.open(*portal, (plan, values), sum)?;
+                Ok(true)
+            }
+            Item::Fetch { portal, asked, answer } => {
+                Ok(cursors.fetch(*portal, *asked, held, (zone, now))? == Some(*answer))
+            }
+            Item::Gather { portal } => cursors.gather(*portal, held, (zone, now)).map(|()| true),
+            Item::Close { portal } => {
+                cursors.close(*portal);
+                Ok(true)
+            }
+        }
     }
 }

@@ -33,12 +33,33 @@ const LONGEST: usize = 20_000;
 /// The most bytes of values that are kept for them: those of COPY are many.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
-/// A statement that the transaction has run.
-pub(super) struct Item {
-    pub(super) plan: Arc<Plan>,
-    pub(super) values: Vec<OwnedDatum>,
-    /// What stands for its answer.
-    pub(super) answer: u64,
+/// What the transaction has done.
+pub(super) enum Item {
+    /// It has run a statement. `answer` stands for what that has answered.
+    Statement {
+        plan: Arc<Plan>,
+        values: Vec<OwnedDatum>,
+        answer: u64,
+    },
+    /// It has opened the cursor of the portal of this number.
+    Open {
+        portal: u64,
+        plan: Arc<Plan>,
+        values: Vec<OwnedDatum>,
+    },
+    /// The client has asked for so many rows of the cursor in all. `answer` stands for those that it has got.
+    Fetch {
+        portal: u64,
+        asked: usize,
+        answer: u64,
+    },
+    /// The cursor has read the rest of its rows, because a statement was about to change them.
+    Gather {
+        portal: u64,
+    },
+    Close {
+        portal: u64,
+    },
 }
 
 /// What a transaction has done, and defined.
@@ -70,9 +91,12 @@ pub(super) struct Mark {
     /// How far it had come with numbers of sequences, deferred checks, notes and locks, and with values of volatile functions.
     drawn: Position,
     pub(super) taped: usize,
-    /// How many cursors the session had declared.
-    pub(super) cursors: u64,
+    /// How many portals the session had made.
+    pub(super) portals: u64,
     pub(super) settings: Saved,
+    /// The tables that it had closed, and whether it was read-only.
+    pub(super) closed: Vec<TableId>,
+    pub(super) is_read_only: bool,
 }
 
 /// Hashes a value: two that are shown differently differ, too.
@@ -96,6 +120,18 @@ fn hash(value: Datum<'_>, into: &mut impl Hasher) {
 /// The checksum of an answer under way: its values, then its notices, then how many rows it has.
 #[derive(Clone)]
 pub(crate) struct Sum(<DefaultHashBuilder as BuildHasher>::Hasher);
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self::of(&DefaultHashBuilder::default())
+    }
+}
+
+impl std::fmt::Debug for Sum {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Sum").field(&self.now()).finish()
+    }
+}
 
 impl Sum {
     pub(crate) fn of(hashes: &DefaultHashBuilder) -> Self {
@@ -147,15 +183,44 @@ impl Script {
 
     pub(super) fn push(&mut self, plan: &Arc<Plan>, values: &[Datum<'_>], answer: u64) {
         self.has_written |= plan.changes().is_some();
-        self.bytes += exec::bytes_of(values);
+        if self.may_note(exec::bytes_of(values)) {
+            let values = values.iter().map(|value| value.owned()).collect();
+            self.items.push(Item::Statement { plan: plan.clone(), values, answer });
+        }
+    }
+
+    /// Whether one more item is kept, with so many bytes of values.
+    fn may_note(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
         if self.items.len() == LONGEST || self.bytes > MOST_BYTES {
             self.cut();
         }
-        if self.is_cut {
-            return;
+        !self.is_cut
+    }
+
+    /// The cursor of a portal was opened.
+    pub(super) fn opened(&mut self, portal: u64, plan: &Arc<Plan>, values: &[Datum<'_>]) {
+        if self.may_note(exec::bytes_of(values)) {
+            let values = values.iter().map(|value| value.owned()).collect();
+            self.items.push(Item::Open { portal, plan: plan.clone(), values });
         }
-        let values = values.iter().map(|value| value.owned()).collect();
-        self.items.push(Item { plan: plan.clone(), values, answer });
+    }
+
+    /// Rows of a cursor were asked for. Several times behind each other are one, unless a savepoint comes between them: it was set behind so many items.
+    pub(super) fn fetched(&mut self, portal: u64, (asked, answer): (usize, u64), saved: usize) {
+        let is_again = |item: &&mut Item| matches!(item, Item::Fetch { portal: own, .. } if *own == portal);
+        let item = Item::Fetch { portal, asked, answer };
+        let is_behind = self.items.len() > saved;
+        match self.items.last_mut().filter(|_| is_behind).filter(is_again) {
+            Some(last) => *last = item,
+            None => self.note_of_cursor(item),
+        }
+    }
+
+    pub(super) fn note_of_cursor(&mut self, item: Item) {
+        if self.may_note(0) {
+            self.items.push(item);
+        }
     }
 
     /// Whether it has nearly as much as is kept.
@@ -174,8 +239,15 @@ impl Script {
         self.items = Vec::new();
     }
 
-    pub(super) fn mark(&self, (drawn, taped): (Position, usize), cursors: u64, settings: Saved) -> Mark {
-        Mark { items: self.items.len(), changes: self.changes.clone(), drawn, taped, cursors, settings }
+    pub(super) fn mark(
+        &self,
+        (drawn, taped): (Position, usize),
+        portals: u64,
+        (settings, closed): (Saved, Vec<TableId>),
+        is_read_only: bool,
+    ) -> Mark {
+        let (items, changes) = (self.items.len(), self.changes.clone());
+        Mark { items, changes, drawn, taped, portals, settings, closed, is_read_only }
     }
 
     /// What came behind the mark was undone.

@@ -291,6 +291,11 @@ impl Activity {
         Ok(since)
     }
 
+    /// The text that runs.
+    pub(crate) fn text(&self) -> Arc<str> {
+        lock(&self.about).text.clone()
+    }
+
     /// The text of the statement that begins, which is not bound yet or not kept.
     pub(crate) fn note_text(&self, text: &str) {
         self.noted.store(0, Ordering::Relaxed);

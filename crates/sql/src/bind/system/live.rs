@@ -8,7 +8,7 @@ use polychron_base::TableId;
 use polychron_base::clock::Duration;
 
 use super::objects::Objects;
-use super::{Binder, DATABASE, Names, OWNER, Row, Signal, flag, int, table_id, text};
+use super::{Binder, DATABASE, Names, OWNER, Row, Signal, flag, int, table_id, text, texts};
 use crate::advisory::Key;
 use crate::bind::literals::constant;
 use crate::casts::Place;
@@ -17,6 +17,7 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::expr::{Expr, Typed};
 use crate::names::in_words;
+use crate::own::{CursorShown, Shown, StatementShown};
 use crate::roles::{Rights, RoleId};
 use crate::types::Type;
 use crate::watch::{Activity, Deed, Present, SessionSeen, SessionState, TableSums, Use};
@@ -64,7 +65,9 @@ impl Binder<'_> {
                     | "pg_stat_database"
                     | "pg_stat_statements"
                     | "pg_stat_user_tables"
+                    | "pg_cursors"
                     | "pg_locks"
+                    | "pg_prepared_statements"
                     | "pg_settings"
             );
         if !is_known {
@@ -73,6 +76,11 @@ impl Binder<'_> {
         self.catalog.is_live.set(true);
         if matches!(name, "pg_settings" | "polychron_settings") {
             return self.rows_of_settings(name == "polychron_settings").map(Some);
+        }
+        if matches!(name, "pg_cursors" | "pg_prepared_statements") {
+            let own = self.drawn.questions.ask().ok_or_else(|| SqlError::internal("the session is asked"))?;
+            let is_of_cursors = name == "pg_cursors";
+            return Ok(Some(if is_of_cursors { of_cursors(&own) } else { of_prepared(&own) }));
         }
         let Some(present) = self.catalog.source.as_ref().and_then(Weak::upgrade).map(|source| source.present()) else {
             return Ok(Some(Vec::new()));
@@ -134,6 +142,36 @@ impl Binder<'_> {
         let names = Names { what, by_id, by_text, shows_others: false, deed: Some(signal) };
         Ok(Typed::new(Expr::Lookup { names: Arc::new(names), of: Box::new(of.expr) }, Type::Bool))
     }
+}
+
+fn of_cursors(own: &Shown) -> Vec<Row> {
+    let row = |cursor: &CursorShown| {
+        vec![
+            ("name", text(cursor.name.as_str())),
+            ("statement", text(&*cursor.text)),
+            ("is_holdable", flag(cursor.is_held)),
+            ("is_binary", flag(false)),
+            ("is_scrollable", flag(cursor.is_scrollable)),
+            ("creation_time", time(cursor.since)),
+        ]
+    };
+    own.cursors.iter().map(row).collect()
+}
+
+/// Plans are bound once, whatever the values of their parameters are, and are not counted.
+fn of_prepared(own: &Shown) -> Vec<Row> {
+    let row = |statement: &StatementShown| {
+        vec![
+            ("name", text(statement.name.as_str())),
+            ("statement", text(&*statement.text)),
+            ("prepare_time", time(statement.since)),
+            ("parameter_types", texts(statement.types.iter().map(String::as_str))),
+            ("from_sql", flag(statement.is_of_sql)),
+            ("generic_plans", OwnedDatum::NULL),
+            ("custom_plans", OwnedDatum::NULL),
+        ]
+    };
+    own.statements.iter().map(row).collect()
 }
 
 /// Of a session of others a role sees who it is, and not what it does.
