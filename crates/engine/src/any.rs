@@ -14,7 +14,7 @@ use polychron_base::clock::Duration;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 
 use crate::aggregate::{Group, Grouping};
-use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
+use crate::futures::{Assigned, Bytes, FutureColumn, NewRow, OpenKey, Operand, Scope, Value};
 use crate::keys::with_bytes_of;
 use crate::{
     Abort, Access, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion, Interactive,
@@ -450,13 +450,13 @@ impl<B: Reach> LazyFutures for Erased<B> {
         &mut self,
         table: TableId,
         key: &OpenKey,
-        row: RowRef<'_>,
+        row: NewRow<'_>,
         columns: &Assigned,
     ) -> Result<(), Error> {
         self.0.operate().insert_futures(table, key, row, columns)
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error> {
         self.0.operate().resolve_future(future)
     }
 }

@@ -3,8 +3,10 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId, clear_each};
+use polychron_schema::RowRef;
 
-use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
+pub use crate::futures::Span;
+use crate::futures::{Expression, Failure, FutureColumn, FutureError, Operand, Term, Texts, Value, each_term};
 use crate::{Configuration, Interactive, Projection, Protocol, Transaction};
 
 /// A column that is read late.
@@ -26,13 +28,6 @@ pub struct RowPlace {
     key: Span,
 }
 
-/// The position of a run of bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Span {
-    start: u32,
-    length: u32,
-}
-
 /// The kinds of futures.
 #[derive(Clone, Copy, Debug)]
 pub enum Node {
@@ -43,7 +38,14 @@ pub enum Node {
 }
 
 /// The values of nodes. One that is an expression and has no value although its turn has come has failed.
-pub type Values = Vec<Option<Scalar>>;
+pub type Values = Vec<Option<Value<Span>>>;
+
+/// Values of nodes with the text and the bytes among them: room to evaluate a condition in.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    values: Values,
+    texts: Texts,
+}
 
 /// Nodes, each of which refers to earlier ones only, and the rows that they read.
 #[derive(Debug, Default)]
@@ -52,20 +54,23 @@ pub struct Program {
     pub nodes: Vec<Node>,
     /// The rows.
     pub rows: Vec<RowPlace>,
+    /// Keys, and rows that are inserted.
     bytes: Vec<u8>,
+    /// Text and bytes that are values.
+    pub texts: Texts,
 }
 
 impl Program {
     /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
-        clear_each!(self.nodes, self.rows, self.bytes);
+        clear_each!(self.nodes, self.rows, self.bytes, self.texts);
     }
 
     /// Bytes that were kept.
     #[inline]
     pub fn bytes(&self, span: Span) -> &[u8] {
-        &self.bytes[span.start as usize..][..span.length as usize]
+        span.of(&self.bytes)
     }
 
     /// A row's table and key.
@@ -80,7 +85,7 @@ impl Program {
     pub fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        Span { start: start as u32, length: bytes.len() as u32 }
+        Span::new(start, self.bytes.len())
     }
 
     /// Adds a row and answers its place.
@@ -89,26 +94,26 @@ impl Program {
         let start = self.bytes.len();
         self.bytes.resize(start + key.len(), 0);
         key.write_to(&mut self.bytes[start..]);
-        self.rows.push(RowPlace { table, key: Span { start: start as u32, length: key.len() as u32 } });
+        self.rows.push(RowPlace { table, key: Span::new(start, self.bytes.len()) });
         self.rows.len() as u32 - 1
     }
 
     /// Adds a node and answers its place.
     #[inline]
-    pub fn push(&mut self, node: Node) -> Operand {
+    pub fn push(&mut self, node: Node) -> Term {
         self.nodes.push(node);
-        Operand::Pending(self.nodes.len() as u32 - 1)
+        Term::Pending(self.nodes.len() as u32 - 1)
     }
 
     /// The value of an expression; `None` where it has none, or what it is made of has none.
     #[inline]
-    pub fn compute(expression: Expression, values: &[Option<Scalar>]) -> Option<Scalar> {
-        expression.evaluate(|position| values[position as usize].ok_or(FutureError::Foreign)).ok()
+    pub fn compute(expression: Expression, texts: &mut Texts, values: &[Option<Value<Span>>]) -> Option<Value<Span>> {
+        expression.evaluate(texts, |position| values[position as usize].ok_or(FutureError::Foreign)).ok()
     }
 
     /// Gathers a node and what it depends on, as far as it has no value, from the `first` one on and earlier ones first. Takes as
     /// many steps as there are such nodes and operands of theirs.
-    pub fn gather(&self, needed: &mut Needed, values: &[Option<Scalar>], first: usize, top: u32) {
+    pub fn gather(&self, needed: &mut Needed, values: &[Option<Value<Span>>], first: usize, top: u32) {
         let Needed { positions, marks } = needed;
         positions.clear();
         if marks.len() < self.nodes.len() {
@@ -125,8 +130,8 @@ impl Program {
         while let Some(&position) = positions.get(looked_at) {
             looked_at += 1;
             if let Node::Expression(mut expression) = self.nodes[position as usize] {
-                each_operand(&mut expression, |operand| {
-                    if let Operand::Pending(position) = operand {
+                each_term(&mut expression, |term| {
+                    if let Term::Pending(position) = term {
                         add(positions, *position);
                     }
                 });
@@ -138,8 +143,9 @@ impl Program {
 
     /// Why an expression has no value: the first computation on the way to it that fails.
     #[cold]
-    pub fn failure(&self, values: &[Option<Scalar>], position: u32) -> FutureError {
-        let mut at = position;
+    pub fn failure(&self, values: &[Option<Value<Span>>], texts: &Texts, position: u32) -> FutureError {
+        let (mut at, mut again) = (position, Texts::new());
+        again.copy_from(texts);
         loop {
             let expression = match self.nodes[at as usize] {
                 Node::Expression(expression) => expression,
@@ -147,7 +153,7 @@ impl Program {
                 Node::Column(source) => return FutureError::NoRow(self.rows[source.row as usize].table),
             };
             let mut missing = None;
-            let outcome = expression.evaluate(|position| {
+            let outcome = expression.evaluate(&mut again, |position| {
                 values[position as usize].ok_or_else(|| {
                     missing = Some(position);
                     FutureError::Foreign
@@ -188,21 +194,69 @@ impl Nodes {
         self.values.clear();
     }
 
-    /// The value of an operand, if it is known.
+    /// The value of a term, if it is known.
     ///
     /// # Errors
     /// [`FutureError::Foreign`].
     #[inline]
-    pub fn value(&self, operand: Operand) -> Result<Option<Scalar>, FutureError> {
+    pub fn value(&self, term: Term) -> Result<Option<Value<Span>>, FutureError> {
+        match term {
+            Term::Known(value) => Ok(Some(value)),
+            Term::Pending(position) => self.values.get(position as usize).copied().ok_or(FutureError::Foreign),
+        }
+    }
+
+    /// The term of an operand, which may be of this transaction.
+    ///
+    /// # Errors
+    /// [`FutureError::Foreign`], [`FutureError::TooLong`].
+    #[inline]
+    pub fn term(&mut self, operand: &Operand) -> Result<Term, FutureError> {
         match operand {
-            Operand::Known(value) => Ok(Some(value)),
-            Operand::Pending(position) => self.values.get(position as usize).copied().ok_or(FutureError::Foreign),
+            Operand::Known(value) => self.program.texts.keep_value(value).map(Term::Known),
+            Operand::Pending(position) if (*position as usize) < self.values.len() => Ok(Term::Pending(*position)),
+            Operand::Pending(_) => Err(FutureError::Foreign),
+        }
+    }
+
+    /// A term as others have it.
+    #[inline]
+    pub fn operand(&self, term: Term) -> Operand {
+        match term {
+            Term::Known(value) => Operand::Known(self.program.texts.release(value)),
+            Term::Pending(position) => Operand::Pending(position),
+        }
+    }
+
+    /// Keeps the value of a column of a row.
+    ///
+    /// # Errors
+    /// [`FutureError::Null`], [`FutureError::TooLong`].
+    #[inline]
+    pub fn load(
+        &mut self,
+        position: u32,
+        column: FutureColumn,
+        table: TableId,
+        row: RowRef<'_>,
+    ) -> Result<(), FutureError> {
+        let value = column.load(table, row)?;
+        self.values[position as usize] = Some(self.program.texts.keep_value(&value)?);
+        Ok(())
+    }
+
+    /// Gives an expression its value, if it has one that follows from what is known.
+    #[inline]
+    pub fn compute(&mut self, position: usize) {
+        let Self { program, values } = self;
+        if let (Node::Expression(expression), None) = (program.nodes[position], values[position]) {
+            values[position] = Program::compute(expression, &mut program.texts, values);
         }
     }
 
     /// Adds a column of a row.
     #[inline]
-    pub fn column(&mut self, source: Source) -> Operand {
+    pub fn column(&mut self, source: Source) -> Term {
         self.values.push(None);
         self.program.push(Node::Column(source))
     }
@@ -212,10 +266,10 @@ impl Nodes {
     /// # Errors
     /// [`FutureError::Foreign`].
     #[inline]
-    pub fn combine(&mut self, mut expression: Expression) -> Result<Operand, FutureError> {
+    pub fn combine(&mut self, mut expression: Expression) -> Result<Term, FutureError> {
         let (mut open, mut foreign) = (false, false);
-        each_operand(&mut expression, |operand| match self.value(*operand) {
-            Ok(Some(value)) => *operand = Operand::Known(value),
+        each_term(&mut expression, |term| match self.value(*term) {
+            Ok(Some(value)) => *term = Term::Known(value),
             Ok(None) => open = true,
             Err(_) => foreign = true,
         });
@@ -223,8 +277,8 @@ impl Nodes {
             return Err(FutureError::Foreign);
         }
         // One that fails is kept: it may be on the side of a choice that is not taken.
-        if !open && let Some(value) = Program::compute(expression, &[]) {
-            return Ok(Operand::Known(value));
+        if !open && let Some(value) = Program::compute(expression, &mut self.program.texts, &[]) {
+            return Ok(Term::Known(value));
         }
         self.values.push(None);
         Ok(self.program.push(Node::Expression(expression)))
@@ -233,7 +287,7 @@ impl Nodes {
     /// Why a node has no value.
     #[cold]
     pub fn failure(&self, position: u32) -> FutureError {
-        self.program.failure(&self.values, position)
+        self.program.failure(&self.values, &self.program.texts, position)
     }
 }
 
@@ -242,7 +296,7 @@ impl Nodes {
 pub struct Condition {
     program: Program,
     /// The value itself, if it does not depend on a row.
-    root: Option<Operand>,
+    root: Option<Term>,
     /// The truth value that the procedure observed.
     pub truth: bool,
     /// For each node of the arena that it depends on, the position of its copy.
@@ -253,32 +307,33 @@ pub struct Condition {
 
 impl Condition {
     /// Cuts out of an arena what `root` depends on, which was gathered. Nodes that have a value are replaced by it.
-    pub fn cut(&mut self, arena: &Program, values: &[Option<Scalar>], root: Operand, needed: &Needed) {
+    pub fn cut(&mut self, arena: &Nodes, root: Term, needed: &Needed) {
         self.program.clear();
         self.origins.clear();
         self.root = Some(root);
-        if matches!(root, Operand::Known(_)) {
+        if matches!(root, Term::Known(_)) {
             return;
         }
+        let Nodes { program, values } = arena;
         if self.positions.len() < values.len() {
             self.positions.resize(values.len(), 0);
         }
         for position in needed.positions.iter().map(|&position| position as usize) {
-            let moved = match arena.nodes[position] {
+            let moved = match program.nodes[position] {
                 Node::Column(source) => {
-                    let row = self.moved_row(arena, source.row);
+                    let row = self.moved_row(program, source.row);
                     self.program.push(Node::Column(Source { row, ..source }))
                 }
                 Node::Expression(mut expression) => {
-                    each_operand(&mut expression, |operand| *operand = self.moved(*operand, values));
+                    each_term(&mut expression, |term| *term = self.moved(*term, arena));
                     self.program.push(Node::Expression(expression))
                 }
             };
-            if let Operand::Pending(new) = moved {
+            if let Term::Pending(new) = moved {
                 self.positions[position] = new;
             }
         }
-        self.root = Some(self.moved(root, values));
+        self.root = Some(self.moved(root, arena));
     }
 
     fn moved_row(&mut self, arena: &Program, row: u32) -> u32 {
@@ -290,13 +345,19 @@ impl Condition {
         self.program.push_row(table, key)
     }
 
-    fn moved(&self, operand: Operand, values: &[Option<Scalar>]) -> Operand {
-        match operand {
-            Operand::Known(_) => operand,
-            Operand::Pending(position) => match values[position as usize] {
-                Some(value) => Operand::Known(value),
-                None => Operand::Pending(self.positions[position as usize]),
+    fn moved(&mut self, term: Term, arena: &Nodes) -> Term {
+        let value = match term {
+            Term::Known(value) => value,
+            Term::Pending(position) => match arena.values[position as usize] {
+                Some(value) => value,
+                None => return Term::Pending(self.positions[position as usize]),
             },
+        };
+        // What does not fit here is a failure, and the condition is looked at in the arena.
+        let kept = self.program.texts.keep_value(&arena.program.texts.value(value));
+        match kept {
+            Ok(value) => Term::Known(value),
+            Err(_) => self.program.push(Node::Expression(Expression::Failed(Failure::Foreign))),
         }
     }
 
@@ -305,6 +366,7 @@ impl Condition {
         self.program.nodes.clone_from(&other.program.nodes);
         self.program.rows.clone_from(&other.program.rows);
         self.program.bytes.clone_from(&other.program.bytes);
+        self.program.texts.copy_from(&other.program.texts);
         (self.root, self.truth) = (other.root, other.truth);
     }
 
@@ -313,31 +375,33 @@ impl Condition {
         (0..self.program.rows.len() as u32).map(|row| self.program.row(row))
     }
 
-    /// Whether it is true when `read` tells the columns' values. `values` is room for them.
+    /// Whether it is true of the rows that `read` tells. `scratch` is room for values.
     ///
     /// # Errors
     /// A [`FutureError`] where it has no value, or what `read` answers.
     pub fn evaluate(
         &self,
-        values: &mut Values,
-        mut read: impl FnMut(TableId, &[u8], FutureColumn) -> Result<Scalar, Error>,
+        scratch: &mut Scratch,
+        mut read: impl FnMut(TableId, &[u8], FutureColumn, &mut Texts) -> Result<Value<Span>, Error>,
     ) -> Result<bool, Error> {
+        let Scratch { values, texts } = scratch;
         values.clear();
+        texts.copy_from(&self.program.texts);
         for node in &self.program.nodes {
             let value = match *node {
                 Node::Column(Source { row, column, .. }) => {
                     let (table, key) = self.program.row(row);
-                    Some(read(table, key, column)?)
+                    Some(read(table, key, column, texts)?)
                 }
-                Node::Expression(expression) => Program::compute(expression, values),
+                Node::Expression(expression) => Program::compute(expression, texts, values),
             };
             values.push(value);
         }
         match self.root {
-            Some(Operand::Known(value)) => Ok(value != 0),
-            Some(Operand::Pending(position)) => match values[position as usize] {
-                Some(value) => Ok(value != 0),
-                None => Err(self.program.failure(values, position).into()),
+            Some(Term::Known(value)) => Ok(value.is_true()),
+            Some(Term::Pending(position)) => match values[position as usize] {
+                Some(value) => Ok(value.is_true()),
+                None => Err(self.program.failure(values, texts, position).into()),
             },
             None => Err(FutureError::Foreign.into()),
         }
@@ -363,10 +427,10 @@ pub struct Names {
 fn look_unprotected<T: Transaction>(
     transaction: &mut T,
     condition: &Condition,
-    scratch: &mut Values,
+    scratch: &mut Scratch,
 ) -> Result<bool, Error> {
     let mut look = |protected: bool| {
-        condition.evaluate(scratch, |table, key, column| {
+        condition.evaluate(scratch, |table, key, column, texts| {
             let projection = Projection::of(&[column.span]);
             let row = if protected {
                 transaction.read_row(table, key, &projection)?
@@ -374,7 +438,7 @@ fn look_unprotected<T: Transaction>(
                 transaction.read_row_unvalidated(table, key, &projection)?
             };
             let row = row.ok_or(FutureError::NoRow(table))?;
-            Ok(column.load(row).ok_or(FutureError::Null(table))?)
+            Ok(texts.keep_value(&column.load(table, row)?)?)
         })
     };
     look(false).or_else(|_| look(true))
@@ -414,7 +478,7 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     fn observe(
         transaction: &mut BaseTransaction<'_, Self>,
         condition: &Condition,
-        scratch: &mut Values,
+        scratch: &mut Scratch,
     ) -> Result<bool, Error> {
         look_unprotected(transaction, condition, scratch)
     }

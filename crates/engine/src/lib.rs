@@ -71,7 +71,7 @@ pub use definitions::Standing;
 pub use distribution::{Counting, Distribution, SharedDistribution};
 pub use events::{Event, Events, OpeningStage};
 pub use foreign_keys::Constraints;
-pub use futures::{Becomes, Future, FutureValue, Futures};
+pub use futures::{Becomes, Future, FutureValue, Futures, Together};
 pub use hot_keys::HotKey;
 pub use interactive::{Commit, Interactive, Mode};
 pub use isolation::{Configuration, Isolation};

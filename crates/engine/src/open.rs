@@ -17,7 +17,9 @@ use polychron_base::{Error, TableId};
 use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use crate::aggregate::{Group, Grouping};
-use crate::futures::{Assigned, Attempt, FutureColumn, OpenKey, Operand, Outcome, Resolved, Scalar, Scope};
+use crate::futures::{
+    Assigned, Attempt, Bytes, FutureColumn, NewRow, OpenKey, Operand, Outcome, Resolved, Scope, Value,
+};
 use crate::redo::Answers;
 use crate::{
     ColumnBatch, Commit, Constraints, Insertion, Interactive, LazyFutures, Mode, Prefetch, Queries, Savepoints, Scan,
@@ -419,13 +421,13 @@ impl<W: Interactive, H: WorkerOwner<W>> LazyFutures for Open<'_, W, H> {
         &mut self,
         table: TableId,
         key: &OpenKey,
-        row: RowRef<'_>,
+        row: NewRow<'_>,
         columns: &Assigned,
     ) -> Result<(), Error> {
         self.act(|transaction| transaction.insert_futures(table, key, row, columns))
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error> {
         self.act(|transaction| transaction.resolve_future(future))
     }
 }

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
-use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
+use polychron_schema::{KeyScratch, Projection, RowMut, RowRef, TableDefinition};
 
 use crate::aggregate::{Group, Grouping};
-use crate::futures::{self, Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
+use crate::futures::{self, Assigned, Bytes, FutureColumn, NewRow, OpenKey, Operand, Scope, Value};
 use crate::{ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch, drive};
 
 /// The result of an insertion.
@@ -204,7 +204,7 @@ pub trait LazyFutures {
     where
         Self: Transaction,
     {
-        Ok(self.resolve_future(condition)? != 0)
+        Ok(self.resolve_future(condition)?.is_true())
     }
 
     /// As [`LazyFutures::test_future`]; a protocol that looks at conditions again at the commit may take the assumed answer at
@@ -232,8 +232,8 @@ pub trait LazyFutures {
     where
         Self: Transaction,
     {
-        let mut bytes = Vec::new();
-        let key = futures::close_key(self, key, &mut bytes)?;
+        let mut scratch = KeyScratch::new();
+        let key = futures::close_key(self, key, &mut scratch)?;
         self.write_futures(table, key, columns)
     }
 
@@ -243,7 +243,7 @@ pub trait LazyFutures {
         &mut self,
         table: TableId,
         key: &OpenKey,
-        row: RowRef<'_>,
+        row: NewRow<'_>,
         columns: &Assigned,
     ) -> Result<(), Error>
     where
@@ -253,11 +253,8 @@ pub trait LazyFutures {
     }
 
     /// The value of a future.
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
-        match future {
-            Operand::Known(value) => Ok(value),
-            Operand::Pending(_) => Err(FutureError::Foreign.into()),
-        }
+    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error> {
+        Ok(future.known()?)
     }
 }
 

@@ -108,6 +108,30 @@
 //! # Ok::<(), polychron::Error>(())
 //! ```
 //!
+//! They stand for numbers, text, bytes and what may be NULL, alone or in tuples, also as columns of a key:
+//!
+//! ```
+//! use polychron::prelude::*;
+//! # #[derive(Row)] struct Shop { #[key] id: u16, name: String, city: Option<String>, next: u32 }
+//! # #[derive(Row, Debug, PartialEq)] struct Ticket { #[key] shop: String, #[key] number: u32, label: String }
+//!
+//! let database = Database::in_memory()?;
+//! let (shops, tickets) = (database.create_table::<Shop>()?, database.create_table::<Ticket>()?);
+//! let shop = Shop { id: 1, name: "Corner".into(), city: None, next: 7 };
+//! database.transact(|transaction| transaction.insert(&shops, &shop))?;
+//! database.transact(|transaction| {
+//!     let (name, city, next) = transaction.future(&shops, 1, (Shop::NAME, Shop::CITY, Shop::NEXT))?;
+//!     transaction.set_future(&shops, 1, Shop::NEXT, next + 1)?;
+//!     let label = name.clone() + ", " + city.or("nowhere") + ": " + next.convert::<String>();
+//!     let ticket = Ticket { shop: String::new(), number: 0, label: String::new() };
+//!     let columns = [Ticket::SHOP.becomes(name), Ticket::NUMBER.becomes(next), Ticket::LABEL.becomes(label)];
+//!     transaction.insert_future(&tickets, &ticket, columns)
+//! })?;
+//! let ticket = database.transact(|transaction| transaction.get_owned(&tickets, ("Corner", 7)))?;
+//! assert_eq!(ticket.map(|ticket| ticket.label), Some("Corner, nowhere: 7".to_owned()));
+//! # Ok::<(), polychron::Error>(())
+//! ```
+//!
 //! # Aggregates and column batches
 //!
 //! They ask for a range's answer or its columns in place of its rows; a protocol that stores
@@ -238,7 +262,7 @@ pub use polychron_base::{Ok, error};
 pub use polychron_engine::aggregate::{AggregateError, Group, Grouping};
 #[cfg(feature = "any")]
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
-pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
+pub use polychron_engine::futures::{FutureError, Outcome, Resolved, Together};
 pub use polychron_engine::limits::{Cancellation, Limits};
 pub use polychron_engine::open::Open;
 pub use polychron_engine::options::{Retry, Submissions};

@@ -8,7 +8,7 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch;
-use polychron_engine::futures::{ExpressionArena, FutureColumn, FutureError, Operand, Scalar, Scope};
+use polychron_engine::futures::{Bytes, ExpressionArena, FutureColumn, FutureError, Operand, Scope, Span, Term, Value};
 use polychron_engine::lazy::{Node, Nodes, Source};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
@@ -271,26 +271,28 @@ impl<'t, T: Transaction> Lazy<'t, T> {
         self.columns.push((table, key, column));
         self.expressions.exchange(&mut self.nodes);
         let made = self.nodes.column(Source { row: self.columns.len() as u32 - 1, column, before: 0 });
+        let made = self.nodes.operand(made);
         self.expressions.exchange(&mut self.nodes);
         made
     }
 
     /// The values of the nodes as they are now.
-    fn values(&mut self) -> Result<Vec<Scalar>, Error> {
+    fn values(&mut self) -> Result<Vec<Value<Span>>, Error> {
         let mut values = Vec::new();
         self.expressions.exchange(&mut self.nodes);
-        for node in &self.nodes.program.nodes {
+        let Nodes { program, .. } = &mut *self.nodes;
+        for node in &program.nodes {
             let value = match *node {
                 Node::Column(source) => {
                     let (table, key, column) = self.columns[source.row as usize];
                     let mut future = [Operand::Pending(0)];
                     self.inner.read_futures(table, key, &[column], &mut future)?;
-                    match future {
-                        [Operand::Known(value)] => value,
-                        [Operand::Pending(_)] => panic!("the protocol inside is eager"),
-                    }
+                    let [Operand::Known(value)] = future else { panic!("the protocol inside is eager") };
+                    program.texts.keep_value(&value)?
                 }
-                Node::Expression(expression) => expression.evaluate(|position| Ok(values[position as usize]))?,
+                Node::Expression(expression) => {
+                    expression.evaluate(&mut program.texts, |position| Ok(values[position as usize]))?
+                }
             };
             values.push(value);
         }
@@ -298,18 +300,25 @@ impl<'t, T: Transaction> Lazy<'t, T> {
         Ok(values)
     }
 
+    /// What others see of a value: the test has numbers alone.
+    fn nodes_of(&self, value: Value<Span>) -> Value<Bytes> {
+        value.map(|_| unreachable!("it has no text"))
+    }
+
     /// What commit does first: `false` when a condition that was observed as true or false no longer is.
     fn flush(mut self) -> Result<bool, Error> {
         let values = self.values()?;
-        let value = |operand| match operand {
-            Operand::Known(value) => value,
-            Operand::Pending(position) => values[position as usize],
+        let value = |operand: &Operand| match operand {
+            Operand::Known(value) => value.clone(),
+            Operand::Pending(position) => self.nodes_of(values[*position as usize]),
         };
-        if self.conditions.iter().any(|(condition, observed)| (value(*condition) != 0) != *observed) {
+        if self.conditions.iter().any(|(condition, observed)| value(condition).is_true() != *observed) {
             return Ok(false);
         }
-        for (table, key, column, operand) in self.writes {
-            self.inner.write_futures(table, key, &[(column, Operand::Known(value(operand)))])?;
+        let writes: Vec<_> =
+            self.writes.iter().map(|(table, key, column, new)| (*table, *key, *column, value(new))).collect();
+        for (table, key, column, value) in writes {
+            self.inner.write_futures(table, key, &[(column, Operand::Known(value))])?;
         }
         Ok(true)
     }
@@ -401,7 +410,7 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
-        let observed = self.resolve_future(condition)? != 0;
+        let observed = self.resolve_future(condition.clone())?.is_true();
         self.conditions.push((condition, observed));
         Ok(observed)
     }
@@ -412,14 +421,17 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
         key: K,
         columns: &[(FutureColumn, Operand)],
     ) -> Result<(), Error> {
-        self.writes.extend(columns.iter().map(|&(column, value)| (table, short(key), column, value)));
+        self.writes.extend(columns.iter().map(|(column, value)| (table, short(key), *column, value.clone())));
         Ok(())
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error> {
         match future {
             Operand::Known(value) => Ok(value),
-            Operand::Pending(position) => Ok(self.values()?[position as usize]),
+            Operand::Pending(position) => {
+                let value = self.values()?[position as usize];
+                Ok(self.nodes_of(value))
+            }
         }
     }
 }

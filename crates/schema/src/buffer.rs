@@ -346,7 +346,7 @@ impl RowBuffer {
     }
 }
 
-fn variable_slots(shape: Shape) -> impl Iterator<Item = Slot> {
+pub(crate) fn variable_slots(shape: Shape) -> impl Iterator<Item = Slot> {
     (0..shape.variable_count).map(move |index| Slot {
         offset: shape.variable_start + 8 * index,
         width: 8,

@@ -299,7 +299,7 @@ pub(crate) fn write_units(f: &mut fmt::Formatter<'_>, units: i128, scale: u32) -
 }
 
 /// Reads a decimal with at most `scale` digits behind the point as units; fewer digits are filled up with zeros.
-fn parse_units(text: &str, scale: u32) -> Option<i128> {
+pub fn parse_units(text: &str, scale: u32) -> Option<i128> {
     let (negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
         [b'+', ..] => (false, &text[1..]),

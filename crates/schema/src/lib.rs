@@ -35,8 +35,10 @@ mod types;
 mod value;
 
 pub use buffer::{RowBuffer, RowRef};
+#[doc(hidden)]
+pub use column::Blank;
 pub use column::{Column, ColumnSet, ColumnSpan, ColumnValue, Columns, Projection};
-pub use decimal::{Decimal, Decimal128, DecimalRangeError, ParseDecimalError};
+pub use decimal::{Decimal, Decimal128, DecimalRangeError, ParseDecimalError, parse_units};
 pub use definition::{
     ColumnDefinition, ColumnOrder, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition,
 };
@@ -50,7 +52,7 @@ pub use key::{Key, KeyScratch, KeyWidth, OwnedKey, width};
 #[doc(hidden)]
 pub use key::{KeyReader, KeySink};
 pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
-pub use mutate::{ChangedRuns, Changes, RowMut};
+pub use mutate::{ChangedRuns, Changes, RowMut, length_with};
 pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
 /// ```
 /// use polychron_schema::{Column, Row, RowBuffer, Value};

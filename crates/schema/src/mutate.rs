@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::buffer::{RowBuffer, RowBytes, RowRef};
+use crate::buffer::{RowBuffer, RowBytes, RowRef, variable_slots};
 use crate::column::{ColumnSet, ColumnSpan, Projection, check_max};
 use crate::error::SchemaError;
 use crate::layout::{ColumnWords, Layout, Shape, Slot};
@@ -204,6 +204,33 @@ impl<'a> RowMut<'a> {
         bytes.fixed_mut(column.slot)
     }
 
+    /// Makes a column NULL that can be.
+    #[inline]
+    pub fn set_null(&mut self, column: ColumnSpan) {
+        debug_assert!(column.slot.is_nullable());
+        self.changes.mark(column);
+        if column.slot.variable {
+            let shortened = self.replace("", column.slot, None);
+            debug_assert!(shortened.is_ok(), "{shortened:?}");
+        } else {
+            self.store_zeros(column.slot);
+        }
+    }
+
+    /// Makes bytes the value of a column of variable length.
+    ///
+    /// # Errors
+    /// [`SchemaError::TooLong`], [`SchemaError::RowTooLong`]; the row is as it was.
+    pub fn set_bytes(&mut self, column: ColumnSpan, value: &[u8]) -> Result<(), SchemaError> {
+        self.changes.mark(column);
+        self.replace("", column.slot, Some(value))
+    }
+
+    /// The bytes of the row if columns of variable length had values of other lengths. At most [`crate::MAX_ROW_BYTES`] can be.
+    pub fn length_with(&self, lengths: impl IntoIterator<Item = (ColumnSpan, usize)>) -> usize {
+        length_with(self.as_row(), self.shape, lengths)
+    }
+
     /// The row as it is now.
     #[inline]
     pub fn as_row(&self) -> RowRef<'_> {
@@ -265,6 +292,15 @@ impl<'a> RowMut<'a> {
         buffer.set_null(slot, value.is_none());
         Ok(())
     }
+}
+
+/// As [`RowMut::length_with`], of a row that is not changed where it lies.
+pub fn length_with(row: RowRef<'_>, shape: Shape, lengths: impl IntoIterator<Item = (ColumnSpan, usize)>) -> usize {
+    let variable: usize = variable_slots(shape).map(|slot| row.variable(slot).len()).sum();
+    let length = lengths.into_iter().fold(shape.fixed_bytes as usize + variable, |length, (column, bytes)| {
+        (length + bytes).saturating_sub(row.variable(column.slot).len())
+    });
+    length.next_multiple_of(8)
 }
 
 #[cold]

@@ -88,18 +88,28 @@ impl<T: Transaction> Access for RefCell<&mut T> {
     fn step(&self, table: TableId, key: &[u8], step: &Stepped) -> Result<bool, Error> {
         let Stepped { column, operation, by, bound } = *step;
         let mut transaction = self.borrow_mut();
-        let (column_type, mut value) = (column.column_type, [Operand::Known(0)]);
+        let (column_type, mut value) = (column.column_type, [Operand::of(0)]);
         transaction.read_futures(table, key, &[column], &mut value)?;
-        let [left] = value;
+        let [before] = value;
         if let Some((comparison, value)) = bound {
-            let right = Operand::Known(value as u64);
-            let condition = combine(&mut **transaction, Expression::Compare { comparison, column_type, left, right })?;
+            let value = Operand::of(value as u64);
+            let condition = combine(&mut **transaction, &before, &value, |left, right| Expression::Compare {
+                comparison,
+                column_type,
+                left,
+                right,
+            })?;
             if !transaction.test_future(condition)? {
                 return Ok(false);
             }
         }
-        let right = Operand::Known(by as u64);
-        let sum = combine(&mut **transaction, Expression::Arithmetic { operation, column_type, left, right })?;
+        let by = Operand::of(by as u64);
+        let sum = combine(&mut **transaction, &before, &by, |left, right| Expression::Arithmetic {
+            operation,
+            column_type,
+            left,
+            right,
+        })?;
         obeying(|| transaction.write_futures(table, key, &[(column, sum)]))?;
         Ok(true)
     }

@@ -70,6 +70,53 @@ pub enum FutureError {
     /// The column is NULL.
     #[error("a future names a column that is NULL in {}", OneLine(tables::table(*.0)))]
     Null(TableId),
+    /// A value that must be there is NULL.
+    #[error("a future is NULL where a value must be")]
+    NoNull,
+    /// The text is no number of the type that it is converted to.
+    #[error("{text:?} is no value of type {type_name}")]
+    NotANumber {
+        /// The text, or how it begins.
+        text: String,
+        /// The type that it is converted to.
+        type_name: String,
+    },
+    /// The bytes that become text are no UTF-8.
+    #[error("bytes of a future are no text: they are no UTF-8")]
+    NotText,
+    /// Text or bytes that are longer than any row, or than a transaction keeps of them.
+    #[error("a future of {bytes} bytes is longer than the {most} that there is room for")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+    /// Text or bytes that are longer than their column.
+    #[error("a future of {bytes} bytes does not fit in {}, which takes {most}", OneLine(tables::column(*.table, *.column)))]
+    TooLongFor {
+        /// The table.
+        table: TableId,
+        /// The column's position.
+        column: usize,
+        /// The length of the value.
+        bytes: usize,
+        /// The longest that the column takes.
+        most: usize,
+    },
+    /// The row would be longer than a row can be.
+    #[error("futures make a row of {bytes} bytes in {}: the longest has {most}", OneLine(tables::table(*.table)))]
+    RowTooLong {
+        /// The table.
+        table: TableId,
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+    /// The column that a NULL is written to has none.
+    #[error("a future is NULL, and {} has no NULL", OneLine(tables::column(*.0, *.1)))]
+    NullInto(TableId, usize),
     /// The future belongs to another transaction, or to none that still runs.
     #[error("a future of another transaction was used")]
     Foreign,

@@ -10,7 +10,7 @@ use polychron_base::clock::Duration;
 use super::{Erased, Naming};
 use crate::aggregate::{Group, Grouping};
 use crate::drive::{Failure, discard};
-use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
+use crate::futures::{Assigned, Bytes, FutureColumn, NewRow, OpenKey, Operand, Resolved, Scope, Value};
 use crate::{
     Abort, Access, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive, Isolation,
     LoadedRow, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition,
@@ -553,8 +553,8 @@ operate! {
     fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error>;
     fn write_futures(&mut self, table: TableId, key: &[u8], columns: &Assigned) -> Result<(), Error>;
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error>;
-    fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Error>;
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error>;
+    fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: NewRow<'_>, columns: &Assigned) -> Result<(), Error>;
+    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error>;
     fn future_scope(&mut self) -> Scope;
     fn leaves_futures_open(&mut self) -> bool;
     fn mark(&mut self) -> Result<usize, Error>;

@@ -2,13 +2,17 @@
 
 use std::marker::PhantomData;
 
-use polychron_base::Error;
+use polychron_base::error::FutureError;
+use polychron_base::{Error, TableId};
 use polychron_schema::{Column, ColumnSet, Key, KeyRef, KeyScratch, Row, RowRef};
 
-use super::expression::{FutureColumn, Operand};
-use super::future::{Future, FutureValue, State, hand_over};
+use super::arena::Scope;
+use super::column::FutureColumn;
+use super::future::{Future, State, hand_over};
 use super::keys::{FutureKey, OpenKey};
-use super::{close_key, insert_now, resolve_in_turn, write_now};
+use super::types::FutureValue;
+use super::value::{Bytes, Held, Operand, Value};
+use super::{NewRow, close_key, insert_now, resolve_all, resolve_in_turn, write_now};
 use crate::typed::with_encoded;
 use crate::{Table, Transaction, foreign_keys};
 
@@ -100,11 +104,8 @@ pub trait Futures: Transaction {
         key.check().map_err(Error::from)?;
         columns.read(|columns, states| {
             let mut scratch = KeyScratch::new();
-            read(
-                self,
-                |transaction, futures| transaction.read_futures(table.id(), key.encode(&mut scratch), columns, futures),
-                states,
-            )
+            self.read_futures(table.id(), key.encode(&mut scratch), columns, states)?;
+            Ok(self.future_scope())
         })
     }
 
@@ -117,10 +118,11 @@ pub trait Futures: Transaction {
     ) -> Result<C::Futures, Error> {
         let mut open = OpenKey::new();
         key.encode_open(self, &mut open)?;
-        let mut bytes = Vec::new();
-        let key = super::close_key(self, &open, &mut bytes)?;
+        let mut scratch = KeyScratch::new();
+        let key = super::close_key(self, &open, &mut scratch)?;
         columns.read(|columns, states| {
-            read(self, |transaction, futures| transaction.read_futures(table.id(), key, columns, futures), states)
+            self.read_futures(table.id(), key, columns, states)?;
+            Ok(self.future_scope())
         })
     }
 
@@ -145,7 +147,7 @@ pub trait Futures: Transaction {
         columns: [Assignment<R>; N],
     ) -> Result<(), Error> {
         key.check().map_err(Error::from)?;
-        let mut columns = assigned(self, columns)?;
+        let mut columns = assigned(self, table.id(), columns)?;
         let mut scratch = KeyScratch::new();
         if resolve_in_turn(self, table.id(), &mut columns)? {
             return write_now(self, table.id(), key.encode(&mut scratch), &columns);
@@ -162,10 +164,10 @@ pub trait Futures: Transaction {
     ) -> Result<(), Error> {
         let mut open = OpenKey::new();
         key.encode_open(self, &mut open)?;
-        let mut columns = assigned(self, columns)?;
+        let mut columns = assigned(self, table.id(), columns)?;
         if resolve_in_turn(self, table.id(), &mut columns)? {
-            let mut bytes = Vec::new();
-            let key = close_key(self, &open, &mut bytes)?;
+            let mut scratch = KeyScratch::new();
+            let key = close_key(self, &open, &mut scratch)?;
             return write_now(self, table.id(), key, &columns);
         }
         self.write_futures_at(table.id(), &open, &columns)
@@ -182,14 +184,20 @@ pub trait Futures: Transaction {
         columns: [Assignment<R>; N],
     ) -> Result<(), Error> {
         row.key_ref().check().map_err(Error::from)?;
-        let columns = assigned(self, columns)?;
-        let mut key = OpenKey::new();
-        key.set_row(self.definition(table.id())?, row, &columns)?;
+        let mut columns = assigned(self, table.id(), columns)?;
         // Any of its columns may refer to a parent, those too that are known.
         let refers = foreign_keys::concerns(self, table.id(), ColumnSet::ALL)?;
-        with_encoded(table.id(), row, |bytes: RowRef<'_>| match refers {
-            true => insert_now(self, table.id(), &key, bytes, &columns),
-            false => self.insert_futures(table.id(), &key, bytes, &columns),
+        if refers {
+            resolve_all(self, &mut columns)?;
+        }
+        let mut key = OpenKey::new();
+        key.set_row(self.definition(table.id())?, row, &columns)?;
+        with_encoded(table.id(), row, |row: RowRef<'_>| {
+            let row = NewRow { row, shape: R::SHAPE };
+            match refers {
+                true => insert_now(self, table.id(), &key, row, &columns),
+                false => self.insert_futures(table.id(), &key, row, &columns),
+            }
         })
     }
 
@@ -211,7 +219,8 @@ pub trait Futures: Transaction {
     #[inline]
     fn resolve<T: FutureValue>(&mut self, future: Future<T>) -> Result<T, Error> {
         let future = hand_over(self, future.state)?;
-        self.resolve_future(future).map(T::from_scalar)
+        let value = self.resolve_future(future)?;
+        Ok(T::Held::from_value(value).map(T::release).ok_or(FutureError::NoNull)?)
     }
 }
 
@@ -221,12 +230,12 @@ impl<T: Transaction + ?Sized> Futures for T {}
 #[derive(Debug)]
 pub struct Assignment<R> {
     column: FutureColumn,
-    state: State,
+    state: State<Value<Bytes>>,
     row: PhantomData<fn() -> R>,
 }
 
 /// Columns become what is said of them: `Item::STOCK.becomes(stock - 1)`.
-pub trait Becomes<R, T> {
+pub trait Becomes<R, T: FutureValue> {
     /// The column with its value.
     fn becomes(self, value: impl Into<Future<T>>) -> Assignment<R>;
 }
@@ -234,7 +243,7 @@ pub trait Becomes<R, T> {
 impl<R, T: FutureValue> Becomes<R, T> for Column<R, T> {
     #[inline]
     fn becomes(self, value: impl Into<Future<T>>) -> Assignment<R> {
-        Assignment { column: place_of(self), state: value.into().state, row: PhantomData }
+        Assignment { column: place_of(self), state: value.into().state.of_any_type(), row: PhantomData }
     }
 }
 
@@ -243,27 +252,26 @@ pub trait FutureColumns<R> {
     /// Its future, or theirs.
     type Futures;
 
-    /// Reads them by `read`, which is shown where they lie, and puts the futures into their places.
+    /// Reads them by `read`, which is shown where they lie, and answers whose the futures are that it gives.
     #[doc(hidden)]
     fn read(
         self,
-        read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Error>,
+        read: impl FnOnce(&[FutureColumn], &mut [Operand]) -> Result<Scope, Error>,
     ) -> Result<Self::Futures, Error>;
 }
-
-/// A future of a column, whatever its type.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Given(State);
 
 impl<R, T: FutureValue> FutureColumns<R> for Column<R, T> {
     type Futures = Future<T>;
 
     #[inline]
-    fn read(self, read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Error>) -> Result<Future<T>, Error> {
-        let mut futures = [Given(State::Plain(0))];
-        read(&[place_of(self)], &mut futures)?;
-        Ok(Future::new(futures[0].0))
+    fn read(
+        self,
+        read: impl FnOnce(&[FutureColumn], &mut [Operand]) -> Result<Scope, Error>,
+    ) -> Result<Future<T>, Error> {
+        let mut futures = [Operand::of(0)];
+        let scope = read(&[place_of(self)], &mut futures)?;
+        let [future] = futures;
+        Ok(Future::new(State::given(scope, future)))
     }
 }
 
@@ -273,14 +281,16 @@ macro_rules! tuple_of_columns {
             type Futures = ($(Future<$type>,)*);
 
             #[inline]
+            #[allow(non_snake_case, reason = "each future is named as its type")]
             fn read(
                 self,
-                read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Error>,
+                read: impl FnOnce(&[FutureColumn], &mut [Operand]) -> Result<Scope, Error>,
             ) -> Result<Self::Futures, Error> {
                 let columns = [$(place_of(self.$position)),*];
-                let mut futures = [Given(State::Plain(0)); [$($position),*].len()];
-                read(&columns, &mut futures)?;
-                Ok(($(Future::<$type>::new(futures[$position].0),)*))
+                let mut futures = [$({ let _ = $position; Operand::of(0) }),*];
+                let scope = read(&columns, &mut futures)?;
+                let [$($type),*] = futures;
+                Ok(($(Future::<$type>::new(State::given(scope, $type)),)*))
             }
         }
     };
@@ -292,39 +302,33 @@ tuple_of_columns!(A 0 B 1 C 2);
 tuple_of_columns!(A 0 B 1 C 2 D 3);
 tuple_of_columns!(A 0 B 1 C 2 D 3 E 4);
 tuple_of_columns!(A 0 B 1 C 2 D 3 E 4 F 5);
-
-/// The most columns that are read at once.
-const MOST: usize = 6;
+tuple_of_columns!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
+tuple_of_columns!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
 
 fn place_of<R, T: FutureValue>(column: Column<R, T>) -> FutureColumn {
-    FutureColumn { span: column.span(), column_type: T::TYPE }
+    FutureColumn { span: column.span(), column_type: T::TYPE, nullable: T::NULLABLE }
 }
 
-/// Has the transaction read columns, and makes futures of what it answers.
-#[inline]
-fn read<T: Transaction + ?Sized>(
-    transaction: &mut T,
-    ask: impl FnOnce(&mut T, &mut [Operand]) -> Result<(), Error>,
-    futures: &mut [Given],
-) -> Result<(), Error> {
-    let mut operands = [Operand::Known(0); MOST];
-    ask(transaction, &mut operands[..futures.len()])?;
-    let scope = transaction.future_scope();
-    for (future, operand) in futures.iter_mut().zip(operands) {
-        future.0 = State::given(scope, operand);
-    }
-    Ok(())
-}
-
-/// Hands over what columns become.
+/// Hands over what columns become. What is known and does not fit is refused at once.
 #[inline]
 fn assigned<T: Transaction + ?Sized, R, const N: usize>(
     transaction: &mut T,
+    table: TableId,
     columns: [Assignment<R>; N],
 ) -> Result<[(FutureColumn, Operand); N], Error> {
-    let mut assigned = columns.each_ref().map(|assignment| (assignment.column, Operand::Known(0)));
-    for (assignment, (_, operand)) in columns.iter().zip(&mut assigned) {
-        *operand = hand_over(transaction, assignment.state)?;
-    }
-    Ok(assigned)
+    let mut outcome = Ok(());
+    let assigned = columns.map(|Assignment { column, state, .. }| {
+        let handed = hand_over(transaction, state).and_then(|operand| {
+            if let Operand::Known(value) = &operand {
+                column.check(table, value)?;
+            }
+            Ok(operand)
+        });
+        let operand = handed.unwrap_or_else(|error| {
+            outcome = Err(error);
+            Operand::of(0)
+        });
+        (column, operand)
+    });
+    outcome.map(|()| assigned)
 }

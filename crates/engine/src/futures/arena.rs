@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use polychron_sync::new_number;
 
-use super::expression::{Expression, Operand, Scalar};
+use super::expression::{Expression, FutureError};
+use super::value::{Bytes, Operand, Value};
 use crate::lazy::Nodes;
 
 /// Which transaction a future belongs to: the number of a thread, and one that the thread gives once. 0 is none.
@@ -74,20 +75,27 @@ impl Scope {
         with_benches(|arenas, _| find(arenas))
     }
 
-    /// Makes something of the operands of this scope. `None`: its transaction has ended, or one of them is not its own.
+    /// Makes something of terms of this scope. `None`: its transaction has ended, or a term is not its own.
     #[inline]
-    pub(super) fn make(self, expression: Expression) -> Option<Operand> {
-        self.with_arena(|expressions| expressions.nodes.combine(expression).ok())?
+    pub(super) fn make(self, of: impl FnOnce(&mut Nodes) -> Result<Expression, FutureError>) -> Option<Operand> {
+        self.with_arena(|expressions| {
+            let nodes = &mut *expressions.nodes;
+            let made = of(nodes).and_then(|expression| nodes.combine(expression)).ok()?;
+            Some(nodes.operand(made))
+        })?
     }
 
     /// The value of the node at a position, once it is known.
-    pub(super) fn value(self, position: u32) -> Option<Option<Scalar>> {
-        self.with_arena(|expressions| expressions.nodes.values.get(position as usize).copied())?
+    pub(super) fn value(self, position: u32) -> Option<Option<Value<Bytes>>> {
+        self.with_arena(|expressions| {
+            let Nodes { program, values } = &*expressions.nodes;
+            values.get(position as usize).map(|value| value.map(|value| program.texts.release(value)))
+        })?
     }
 
     /// Why a place has come to nothing.
     #[cold]
-    pub(super) fn failure(self, position: u32) -> Option<super::FutureError> {
+    pub(super) fn failure(self, position: u32) -> Option<FutureError> {
         self.with_arena(|expressions| expressions.nodes.failure(position))
     }
 }

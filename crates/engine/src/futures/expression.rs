@@ -1,43 +1,119 @@
-//! Futures as protocols see them: operands, expressions over them, and the columns that they stand for.
+//! Expressions over futures.
+
+use std::cmp::Ordering;
 
 pub use polychron_base::error::{Arithmetic, FutureError};
-use polychron_schema::{ColumnSpan, ColumnType, RowBuffer, RowMut, RowRef};
+use polychron_schema::{ColumnType, ValueRef, parse_units};
 
+use super::value::{Scalar, Span, Term, Texts, Value};
 use crate::scan::Comparison;
 
-/// The bits of a column's value, extended to 64 by its sign; truth values are 0 and 1, decimals their units.
-pub type Scalar = u64;
-
-/// A future, as a protocol sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
-    /// A value.
-    Known(Scalar),
-    /// A place in the transaction's arena, which the protocol made.
-    Pending(u32),
-}
-
-/// An expression over operands.
+/// An expression over the terms of one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Expression {
     /// Checked: a result that does not fit in the column type is an error.
-    Arithmetic { operation: Arithmetic, column_type: ColumnType, left: Operand, right: Operand },
+    Arithmetic { operation: Arithmetic, column_type: ColumnType, left: Term, right: Term },
     /// Checked. Digits behind the point for which the new type has no room are rounded, halves away from zero.
-    Convert { from: ColumnType, to: ColumnType, value: Operand },
-    /// A truth value. `column_type` is that of both sides.
-    Compare { comparison: Comparison, column_type: ColumnType, left: Operand, right: Operand },
+    Convert { from: ColumnType, to: ColumnType, value: Term },
+    /// A truth value. `column_type` is that of both sides. NULL is less than all values, and equal to itself, as in keys.
+    Compare { comparison: Comparison, column_type: ColumnType, left: Term, right: Term },
     /// One of two, by a truth value. The other one needs no value.
-    Choose { condition: Operand, then: Operand, otherwise: Operand },
+    Choose { condition: Term, then: Term, otherwise: Term },
+    /// Made of one value.
+    Apply { function: Function, value: Term },
+    /// Text behind text, or bytes behind bytes.
+    Join { left: Term, right: Term },
+    /// What has failed before there was an arena.
+    Failed(Failure),
 }
 
-/// A column that a future is read from or written to.
+/// Functions of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FutureColumn {
-    /// Its position in the row.
-    pub span: ColumnSpan,
-    /// Its type: one that has a [`FutureValue`](crate::FutureValue).
-    pub column_type: ColumnType,
+pub enum Function {
+    /// Whether it is NULL.
+    IsNull,
+    /// The value itself, which is not NULL, or it fails.
+    NotNull,
+    /// The number of its bytes.
+    Bytes,
+    /// The number of its characters.
+    Characters,
+}
+
+/// Why a known value came to nothing: as much of it as is copied at will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as `FutureError` has them")]
+pub enum Failure {
+    Computed { operation: Arithmetic, column_type: &'static ColumnType, left: Scalar, right: Scalar },
+    Converted { from: &'static ColumnType, to: &'static ColumnType, value: Scalar },
+    NotANumber { text: Beginning, to: &'static ColumnType },
+    NotText,
+    NoNull,
+    TooLong { bytes: u32, most: u32 },
+    Foreign,
+}
+
+/// How a text begins, as far as there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    bytes: [u8; Self::ROOM],
+    length: u8,
+}
+
+impl Beginning {
+    const ROOM: usize = 15;
+
+    pub(super) fn of(text: &str) -> Self {
+        let length = text.floor_char_boundary(Self::ROOM);
+        let mut bytes = [0; Self::ROOM];
+        bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Self { bytes, length: length as u8 }
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+impl Failure {
+    #[cold]
+    pub(super) fn error(self) -> FutureError {
+        let none = |_| Err(FutureError::Foreign);
+        let (known, mut texts) = (|value| Term::Known(Value::Scalar(value)), Texts::new());
+        let again = |expression: Expression, texts: &mut Texts| expression.evaluate(texts, none).err();
+        match self {
+            Self::Computed { operation, column_type, left, right } => {
+                let (left, right, column_type) = (known(left), known(right), *column_type);
+                again(Expression::Arithmetic { operation, column_type, left, right }, &mut texts)
+            }
+            Self::Converted { from, to, value } => {
+                again(Expression::Convert { from: *from, to: *to, value: known(value) }, &mut texts)
+            }
+            Self::NotANumber { text, to } => {
+                Some(FutureError::NotANumber { text: text.text().to_owned(), type_name: to.to_string() })
+            }
+            Self::NotText => Some(FutureError::NotText),
+            Self::NoNull => Some(FutureError::NoNull),
+            Self::TooLong { bytes, most } => Some(FutureError::TooLong { bytes: bytes as usize, most: most as usize }),
+            Self::Foreign => None,
+        }
+        .unwrap_or(FutureError::Foreign)
+    }
+
+    /// The same of another error of text or NULL.
+    pub(super) fn of(error: &FutureError, to: &'static ColumnType) -> Self {
+        match error {
+            FutureError::NotANumber { text, .. } => Self::NotANumber { text: Beginning::of(text), to },
+            FutureError::NotText => Self::NotText,
+            FutureError::NoNull => Self::NoNull,
+            FutureError::TooLong { bytes, most } => {
+                let short = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+                Self::TooLong { bytes: short(*bytes), most: short(*most) }
+            }
+            _ => Self::Foreign,
+        }
+    }
 }
 
 /// The number behind the bits.
@@ -88,202 +164,197 @@ fn compute(operation: Arithmetic, column_type: ColumnType, left: i128, right: i1
     }
 }
 
+/// Whether values are text.
+fn is_text(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::String { .. } | ColumnType::FixedString { .. })
+}
+
+fn is_bytes(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::Bytes { .. } | ColumnType::FixedBytes { .. })
+}
+
+/// A number in another type.
+fn convert_number(from: ColumnType, to: ColumnType, scalar: Scalar) -> Result<Scalar, FutureError> {
+    let number = widen(scalar, from);
+    let (old, new) = (units_of_one(from), units_of_one(to));
+    let converted = old.zip(new).and_then(|(old, new)| nearest(number.checked_mul(new)?, old));
+    let converted = converted.filter(|converted| fits(*converted, to));
+    converted.map(|converted| converted as Scalar).ok_or_else(|| FutureError::Conversion {
+        value: number,
+        from: from.to_string(),
+        to: to.to_string(),
+    })
+}
+
+/// A number as text, as it is written in a program.
+fn write_number(texts: &mut Texts, column_type: ColumnType, scalar: Scalar) -> Result<Span, FutureError> {
+    let number = widen(scalar, column_type);
+    match column_type {
+        ColumnType::Decimal { scale } => texts.write(ValueRef::Decimal { units: number, scale }),
+        _ => texts.write(number),
+    }
+}
+
+/// The number that a text is.
+fn parse_number(text: &[u8], to: ColumnType) -> Result<Scalar, FutureError> {
+    /// As much of a text as is told.
+    const TOLD: usize = 40;
+    let text = str::from_utf8(text).map_err(|_| FutureError::NotText)?;
+    let number = match to {
+        ColumnType::Decimal { scale } => parse_units(text, scale),
+        _ => text.parse().ok(),
+    };
+    number.filter(|number| fits(*number, to)).map(|number| number as Scalar).ok_or_else(|| FutureError::NotANumber {
+        text: text[..text.floor_char_boundary(TOLD)].to_owned(),
+        type_name: to.to_string(),
+    })
+}
+
+fn convert(
+    texts: &mut Texts,
+    from: ColumnType,
+    to: ColumnType,
+    value: Value<Span>,
+) -> Result<Value<Span>, FutureError> {
+    let Value::Bytes(span) = value else {
+        let scalar = value.scalar()?;
+        return match is_text(to) {
+            true => write_number(texts, from, scalar).map(Value::Bytes),
+            false => convert_number(from, to, scalar).map(Value::Scalar),
+        };
+    };
+    let bytes = texts.get(span);
+    if !is_text(to) && !is_bytes(to) {
+        return parse_number(bytes, to).map(Value::Scalar);
+    }
+    if is_text(to) && is_bytes(from) && str::from_utf8(bytes).is_err() {
+        return Err(FutureError::NotText);
+    }
+    let most = to.max_bytes() as usize;
+    if bytes.len() > most { Err(FutureError::TooLong { bytes: bytes.len(), most }) } else { Ok(value) }
+}
+
+fn order(texts: &Texts, column_type: ColumnType, left: Value<Span>, right: Value<Span>) -> Ordering {
+    match (left, right) {
+        (Value::Scalar(left), Value::Scalar(right)) => widen(left, column_type).cmp(&widen(right, column_type)),
+        (Value::Bytes(left), Value::Bytes(right)) => texts.get(left).cmp(texts.get(right)),
+        (left, right) => (left != Value::Null).cmp(&(right != Value::Null)),
+    }
+}
+
+fn arithmetic(
+    operation: Arithmetic,
+    column_type: ColumnType,
+    left: Scalar,
+    right: Scalar,
+) -> Result<Scalar, FutureError> {
+    let (left, right) = (widen(left, column_type), widen(right, column_type));
+    if operation == Arithmetic::Divide && right == 0 {
+        return Err(FutureError::DivisionByZero { left });
+    }
+    let result = compute(operation, column_type, left, right).filter(|result| fits(*result, column_type));
+    result.map(|result| result as Scalar).ok_or_else(|| FutureError::Overflow {
+        operation,
+        type_name: column_type.to_string(),
+        left,
+        right,
+    })
+}
+
+fn apply(texts: &Texts, function: Function, value: Value<Span>) -> Result<Value<Span>, FutureError> {
+    let length = |count: fn(&[u8]) -> usize| match value {
+        Value::Bytes(span) => Ok(Value::Scalar(count(texts.get(span)) as Scalar)),
+        Value::Null | Value::Scalar(_) => Err(FutureError::NoNull),
+    };
+    match function {
+        Function::IsNull => Ok(Value::Scalar((value == Value::Null).into())),
+        Function::NotNull if value == Value::Null => Err(FutureError::NoNull),
+        Function::NotNull => Ok(value),
+        Function::Bytes => length(<[u8]>::len),
+        // Each character has one byte that continues none.
+        Function::Characters => length(|text| text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()),
+    }
+}
+
 impl Expression {
-    /// The value, once those of pending operands are known.
+    /// The value, once those of pending terms are known.
     ///
     /// # Errors
-    /// [`FutureError::Overflow`], [`FutureError::Conversion`], [`FutureError::DivisionByZero`], or what `pending` answers.
-    pub fn evaluate(self, mut pending: impl FnMut(u32) -> Result<Scalar, FutureError>) -> Result<Scalar, FutureError> {
-        let mut value = |operand| match operand {
-            Operand::Known(scalar) => Ok(scalar),
-            Operand::Pending(position) => pending(position),
+    /// Why it has none, or what `pending` answers.
+    #[inline]
+    pub fn evaluate(
+        self,
+        texts: &mut Texts,
+        mut pending: impl FnMut(u32) -> Result<Value<Span>, FutureError>,
+    ) -> Result<Value<Span>, FutureError> {
+        let mut value = |term| match term {
+            Term::Known(value) => Ok(value),
+            Term::Pending(position) => pending(position),
         };
         match self {
-            Self::Arithmetic { operation, column_type, left, right } => {
-                let (left, right) = (widen(value(left)?, column_type), widen(value(right)?, column_type));
-                if operation == Arithmetic::Divide && right == 0 {
-                    return Err(FutureError::DivisionByZero { left });
-                }
-                let result = compute(operation, column_type, left, right);
-                let result = result.filter(|result| fits(*result, column_type));
-                result.map(|result| result as Scalar).ok_or_else(|| FutureError::Overflow {
-                    operation,
-                    type_name: column_type.to_string(),
-                    left,
-                    right,
-                })
+            Self::Arithmetic {
+                operation: operation @ (Arithmetic::Min | Arithmetic::Max),
+                column_type,
+                left,
+                right,
+            } => {
+                let (left, right) = (value(left)?, value(right)?);
+                let is_left =
+                    (order(texts, column_type, left, right) == Ordering::Greater) == (operation == Arithmetic::Max);
+                Ok(if is_left { left } else { right })
             }
-            Self::Convert { from, to, value: operand } => {
-                let number = widen(value(operand)?, from);
-                let (old, new) = (units_of_one(from), units_of_one(to));
-                let converted = old.zip(new).and_then(|(old, new)| nearest(number.checked_mul(new)?, old));
-                let converted = converted.filter(|converted| fits(*converted, to));
-                converted.map(|converted| converted as Scalar).ok_or_else(|| FutureError::Conversion {
-                    value: number,
-                    from: from.to_string(),
-                    to: to.to_string(),
-                })
+            Self::Arithmetic { operation, column_type, left, right } => {
+                let (left, right) = (value(left)?.scalar()?, value(right)?.scalar()?);
+                arithmetic(operation, column_type, left, right).map(Value::Scalar)
+            }
+            Self::Convert { from, to, value: term } => {
+                let value = value(term)?;
+                convert(texts, from, to, value)
             }
             Self::Compare { comparison, column_type, left, right } => {
-                let (left, right) = (widen(value(left)?, column_type), widen(value(right)?, column_type));
-                Ok(comparison.holds(&left, &right).into())
+                let (left, right) = (value(left)?, value(right)?);
+                let order = order(texts, column_type, left, right);
+                Ok(Value::Scalar(comparison.holds(&order, &Ordering::Equal).into()))
             }
             Self::Choose { condition, then, otherwise } => {
-                if value(condition)? != 0 {
+                if value(condition)?.is_true() {
                     value(then)
                 } else {
                     value(otherwise)
                 }
             }
+            Self::Apply { function, value: term } => {
+                let value = value(term)?;
+                apply(texts, function, value)
+            }
+            Self::Join { left, right } => match (value(left)?, value(right)?) {
+                (Value::Bytes(left), Value::Bytes(right)) => texts.join(left, right).map(Value::Bytes),
+                _ => Err(FutureError::NoNull),
+            },
+            Self::Failed(failure) => Err(failure.error()),
         }
     }
 }
 
-/// Calls `visit` with the operands of an expression, which it may change.
+/// Calls `visit` with the terms of an expression, which it may change.
 #[inline]
-pub fn each_operand(expression: &mut Expression, mut visit: impl FnMut(&mut Operand)) {
+pub fn each_term(expression: &mut Expression, mut visit: impl FnMut(&mut Term)) {
     match expression {
-        Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
+        Expression::Arithmetic { left, right, .. }
+        | Expression::Compare { left, right, .. }
+        | Expression::Join { left, right } => {
             visit(left);
             visit(right);
         }
-        Expression::Convert { value, .. } => visit(value),
+        Expression::Convert { value, .. } | Expression::Apply { value, .. } => visit(value),
         Expression::Choose { condition, then, otherwise } => {
             visit(condition);
             visit(then);
             visit(otherwise);
         }
-    }
-}
-
-impl FutureColumn {
-    /// The column's value in a row; `None` is NULL.
-    pub fn load(self, row: RowRef<'_>) -> Option<Scalar> {
-        if row.is_null(self.span.slot) {
-            return None;
-        }
-        let bytes = row.fixed(self.span.slot);
-        let mut word = [0; 8];
-        word.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-        let bits = u64::from_le_bytes(word) << unused;
-        Some(match self.column_type {
-            ColumnType::Bool | ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => bits >> unused,
-            _ => ((bits as i64) >> unused) as u64,
-        })
-    }
-
-    /// Makes `value` the column's value.
-    pub fn store(self, row: &mut RowMut<'_>, value: Scalar) {
-        let bytes = row.fixed_mut(self.span);
-        let width = bytes.len().min(8);
-        bytes[..width].copy_from_slice(&value.to_le_bytes()[..width]);
-    }
-
-    /// As [`FutureColumn::store`], in a row of its own.
-    pub fn store_in(self, row: &mut RowBuffer, value: Scalar) {
-        let bytes = row.fixed_mut(self.span.slot);
-        let width = bytes.len().min(8);
-        bytes[..width].copy_from_slice(&value.to_le_bytes()[..width]);
-        row.set_null(self.span.slot, false);
+        Expression::Failed(_) => {}
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::futures::FutureValue;
-
-    fn compute(operation: Arithmetic, column_type: ColumnType, values: [i128; 2]) -> Result<i128, FutureError> {
-        let (left, right) = (Operand::Pending(0), Operand::Pending(1));
-        let expression = Expression::Arithmetic { operation, column_type, left, right };
-        let result = expression.evaluate(|position| Ok(values[position as usize] as Scalar))?;
-        Ok(widen(result, column_type))
-    }
-
-    #[test]
-    fn results_that_do_not_fit_are_refused() {
-        use Arithmetic::{Add, Divide, Max, Min, Multiply, Subtract};
-        let most = i128::from(u64::MAX);
-        assert_eq!(compute(Add, ColumnType::U64, [most - 1, 1]), Ok(most));
-        assert!(compute(Add, ColumnType::U64, [most, 1]).is_err());
-        assert!(compute(Multiply, ColumnType::U64, [most, most]).is_err());
-        assert_eq!(compute(Multiply, ColumnType::I64, [-3, 5]), Ok(-15));
-        assert!(compute(Subtract, ColumnType::U8, [1, 2]).is_err());
-        assert_eq!(compute(Subtract, ColumnType::I8, [-100, 28]), Ok(-128));
-        let overflow = compute(Subtract, ColumnType::I8, [-100, 29]).unwrap_err();
-        assert_eq!(overflow.to_string(), "-100 - 29 does not fit in i8");
-        assert!(compute(Add, ColumnType::Decimal { scale: 2 }, [i64::MAX.into(), 1]).is_err());
-        assert_eq!(compute(Divide, ColumnType::I64, [-7, 2]), Ok(-3));
-        assert!(compute(Divide, ColumnType::I64, [i64::MIN.into(), -1]).is_err());
-        assert_eq!(compute(Divide, ColumnType::U64, [7, 0]), Err(FutureError::DivisionByZero { left: 7 }));
-        assert_eq!(compute(Min, ColumnType::I32, [-1, 1]), Ok(-1));
-        assert_eq!(compute(Max, ColumnType::Bool, [0, 1]), Ok(1));
-    }
-
-    #[test]
-    fn products_and_quotients_of_decimals_are_rounded() {
-        use Arithmetic::{Divide, Multiply};
-        let cents = ColumnType::Decimal { scale: 2 };
-        // 1.50 × 2.25 = 3.375, −0.05 × 0.10 = −0.005, 0.05 × 0.09 = 0.0045.
-        assert_eq!(compute(Multiply, cents, [150, 225]), Ok(338));
-        assert_eq!(compute(Multiply, cents, [-5, 10]), Ok(-1));
-        assert_eq!(compute(Multiply, cents, [5, 9]), Ok(0));
-        // 2.00 ÷ 3.00, −1.00 ÷ 8.00 = −0.125, 0.01 ÷ 3.00.
-        assert_eq!(compute(Divide, cents, [200, 300]), Ok(67));
-        assert_eq!(compute(Divide, cents, [-100, 800]), Ok(-13));
-        assert_eq!(compute(Divide, cents, [1, 300]), Ok(0));
-        assert_eq!(compute(Divide, cents, [100, 0]), Err(FutureError::DivisionByZero { left: 100 }));
-        let most = i128::from(i64::MAX);
-        assert_eq!(compute(Multiply, cents, [most, 100]), Ok(most));
-        assert!(compute(Multiply, cents, [most, 101]).is_err());
-        let finest = ColumnType::Decimal { scale: 18 };
-        assert_eq!(compute(Multiply, finest, [i64::MIN.into(), 10_i128.pow(18)]), Ok(i64::MIN.into()));
-        assert!(compute(Divide, finest, [i64::MIN.into(), 1]).is_err());
-    }
-
-    #[test]
-    fn numbers_are_converted_if_they_fit() {
-        let convert = |number: i128, from, to| {
-            let value = Operand::Known(number as Scalar);
-            Expression::Convert { from, to, value }.evaluate(|_| unreachable!()).map(|value| widen(value, to))
-        };
-        let (cents, mills) = (ColumnType::Decimal { scale: 2 }, ColumnType::Decimal { scale: 3 });
-        assert_eq!(convert(-5, ColumnType::I8, ColumnType::I64), Ok(-5));
-        assert_eq!(convert(255, ColumnType::U64, ColumnType::U8), Ok(255));
-        let refused = convert(256, ColumnType::U64, ColumnType::U8).unwrap_err();
-        assert_eq!(refused.to_string(), "256 of type u64 does not fit in u8");
-        assert!(convert(-1, ColumnType::I32, ColumnType::U64).is_err());
-        assert!(convert(u64::MAX.into(), ColumnType::U64, ColumnType::I64).is_err());
-        assert_eq!(convert(7, ColumnType::U16, cents), Ok(700));
-        assert!(convert(i64::MAX.into(), ColumnType::I64, cents).is_err());
-        assert_eq!([149, 150, -150, -149].map(|units| convert(units, cents, ColumnType::I16)), [1, 2, -2, -1].map(Ok));
-        assert_eq!(convert(1235, mills, cents), Ok(124));
-        assert_eq!(convert(-12, cents, mills), Ok(-120));
-    }
-
-    #[test]
-    fn an_arena_is_resolved_in_the_order_of_its_making() {
-        // choose(counter >= 10, counter - 10, counter + 91), as a lazy protocol would keep it.
-        let (counter, column_type) = (Operand::Pending(0), ColumnType::I64);
-        let known = |value: i64| Operand::Known(value.to_scalar());
-        let (comparison, right) = (Comparison::AtLeast, known(10));
-        let arena = [
-            Expression::Compare { comparison, column_type, left: counter, right },
-            Expression::Arithmetic { operation: Arithmetic::Subtract, column_type, left: counter, right },
-            Expression::Arithmetic { operation: Arithmetic::Add, column_type, left: counter, right: known(91) },
-            Expression::Choose {
-                condition: Operand::Pending(1),
-                then: Operand::Pending(2),
-                otherwise: Operand::Pending(3),
-            },
-        ];
-        for (counter, expected) in [(12, 2), (9, 100)] {
-            let mut values = vec![counter];
-            for expression in arena {
-                values.push(expression.evaluate(|position| Ok(values[position as usize])).unwrap());
-            }
-            assert_eq!(values.last(), Some(&expected));
-        }
-    }
-}
+mod tests;

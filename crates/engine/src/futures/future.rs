@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
 use polychron_base::Error;
-use polychron_schema::{ColumnType, ColumnValue, Date, Decimal, Timestamp};
 
 use super::arena::Scope;
-use super::expression::{Arithmetic, Expression, FutureError, Operand, Scalar};
+use super::expression::{Arithmetic, Expression, Failure, Function, FutureError};
+use super::types::{ConvertTo, FutureValue};
+use super::value::{Bytes, Held, Operand, Scalar, Term, Texts, Value};
 use crate::Transaction;
+use crate::lazy::Nodes;
 use crate::scan::Comparison;
 
 /// A value of type `T` that may not be known before the commit: a small value itself, to be copied at will. It belongs to the
@@ -88,177 +89,156 @@ use crate::scan::Comparison;
 ///     stock.then(1).otherwise(2)
 /// }
 /// ```
-pub struct Future<T> {
-    pub(super) state: State,
+pub struct Future<T: FutureValue> {
+    pub(super) state: State<T::Held>,
     value: PhantomData<fn() -> T>,
 }
 
-/// A future without its type.
+/// A future without its type; what is known is kept as an `H`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+pub(super) enum State<H> {
     /// A value that is in no arena.
-    Plain(Scalar),
+    Plain(H),
     /// A value that a transaction has learnt.
-    Known { scope: Scope, value: Scalar },
+    Known { scope: Scope, value: H },
     /// A place on an expression arena.
     Open { scope: Scope, position: u32 },
     /// It has no value.
     Failed(Failure),
 }
 
-/// Why not.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Failure {
-    Computed { operation: Arithmetic, column_type: &'static ColumnType, left: Scalar, right: Scalar },
-    Converted { from: &'static ColumnType, to: &'static ColumnType, value: Scalar },
-    Foreign,
-}
+const _: () = assert!(size_of::<State<Scalar>>() <= 40, "a future is a small value");
 
-const _: () = assert!(size_of::<State>() <= 40, "a future is a small value");
-
-impl Failure {
-    /// The computation that has failed.
-    fn expression(self) -> Option<Expression> {
-        match self {
-            Self::Foreign => None,
-            Self::Computed { operation, column_type, left, right } => {
-                let (left, right) = (Operand::Known(left), Operand::Known(right));
-                Some(Expression::Arithmetic { operation, column_type: *column_type, left, right })
-            }
-            Self::Converted { from, to, value } => {
-                Some(Expression::Convert { from: *from, to: *to, value: Operand::Known(value) })
-            }
-        }
-    }
-
-    fn error(self) -> FutureError {
-        self.expression().map_or(FutureError::Foreign, |expression| {
-            expression.evaluate(|_| Err(FutureError::Foreign)).expect_err("it has failed before")
-        })
-    }
-}
-
-impl State {
+impl<H: Held> State<H> {
     const FOREIGN: Self = Self::Failed(Failure::Foreign);
 
     /// The transaction's name for `operand`.
     #[inline]
     pub(super) fn given(scope: Scope, operand: Operand) -> Self {
         match operand {
-            Operand::Known(value) => Self::Known { scope, value },
+            Operand::Known(value) => match H::from_value(value) {
+                Some(value) => Self::Known { scope, value },
+                None => Self::Failed(Failure::NoNull),
+            },
             Operand::Pending(position) => Self::Open { scope, position },
         }
     }
 
-    fn scope(self) -> Scope {
+    /// The same where NULL could be.
+    pub(super) fn nullable(self) -> State<Option<H>> {
         match self {
-            Self::Plain(_) | Self::Failed(_) => Scope::default(),
-            Self::Known { scope, .. } | Self::Open { scope, .. } => scope,
+            Self::Plain(value) => State::Plain(Some(value)),
+            Self::Known { scope, value } => State::Known { scope, value: Some(value) },
+            Self::Open { scope, position } => State::Open { scope, position },
+            Self::Failed(failure) => State::Failed(failure),
         }
     }
 
-    fn known(self) -> Option<Scalar> {
+    #[inline]
+    fn scope(&self) -> Scope {
+        match self {
+            Self::Plain(_) | Self::Failed(_) => Scope::default(),
+            Self::Known { scope, .. } | Self::Open { scope, .. } => *scope,
+        }
+    }
+
+    #[inline]
+    fn known(&self) -> Option<&H> {
         match self {
             Self::Plain(value) | Self::Known { value, .. } => Some(value),
             Self::Open { .. } | Self::Failed(_) => None,
         }
     }
 
-    /// The operand on the expression arena of its scope. A failure becomes the computation that fails.
-    fn in_arena(self, scope: Scope) -> Option<Operand> {
-        match self {
-            Self::Plain(value) | Self::Known { value, .. } => Some(Operand::Known(value)),
-            Self::Open { position, .. } => Some(Operand::Pending(position)),
-            Self::Failed(failure) => scope.make(failure.expression()?),
-        }
-    }
-
-    fn arithmetic(operation: Arithmetic, column_type: &'static ColumnType, left: Self, right: Self) -> Self {
-        Self::combine(left, right, |left, right| Expression::Arithmetic {
-            operation,
-            column_type: *column_type,
-            left,
-            right,
-        })
-        .unwrap_or_else(|| match (left.known(), right.known()) {
-            (Some(left), Some(right)) => Self::Failed(Failure::Computed { operation, column_type, left, right }),
-            _ => Self::FOREIGN,
-        })
-    }
-
-    fn convert(self, from: &'static ColumnType, to: &'static ColumnType) -> Self {
-        let conversion = |value| Expression::Convert { from: *from, to: *to, value };
-        let of_known = |value| conversion(Operand::Known(value)).evaluate(|_| Err(FutureError::Foreign));
-        match self {
-            Self::Failed(_) => self,
-            Self::Plain(value) | Self::Known { value, .. } => match (of_known(value), self) {
-                (Ok(value), Self::Known { scope, .. }) => Self::Known { scope, value },
-                (Ok(value), _) => Self::Plain(value),
-                (Err(_), _) => Self::Failed(Failure::Converted { from, to, value }),
-            },
-            Self::Open { scope, position } => scope
-                .make(conversion(Operand::Pending(position)))
-                .map_or(Self::FOREIGN, |operand| Self::given(scope, operand)),
-        }
-    }
-
-    fn compare(comparison: Comparison, column_type: ColumnType, left: Self, right: Self) -> Self {
-        Self::combine(left, right, |left, right| Expression::Compare { comparison, column_type, left, right })
-            .unwrap_or(Self::FOREIGN)
-    }
-
-    /// `None` where both sides are known and have no result, or the scopes differ.
+    /// The same of any type.
     #[inline]
-    fn combine(left: Self, right: Self, of: impl FnOnce(Operand, Operand) -> Expression) -> Option<Self> {
-        if let Self::Failed(_) = left {
-            return Some(left);
+    pub(super) fn of_any_type(self) -> State<Value<Bytes>> {
+        match self {
+            Self::Plain(value) => State::Plain(value.into_value()),
+            Self::Known { scope, value } => State::Known { scope, value: value.into_value() },
+            Self::Open { scope, position } => State::Open { scope, position },
+            Self::Failed(failure) => State::Failed(failure),
         }
-        if let Self::Failed(_) = right {
-            return Some(right);
+    }
+
+    /// Its term among the nodes of its scope. A failure becomes a node that fails.
+    #[inline]
+    fn term(&self, nodes: &mut Nodes) -> Result<Term, FutureError> {
+        match self {
+            Self::Plain(value) | Self::Known { value, .. } => value.keep(&mut nodes.program.texts).map(Term::Known),
+            Self::Open { position, .. } => nodes.term(&Operand::Pending(*position)),
+            Self::Failed(Failure::Foreign) => Err(FutureError::Foreign),
+            Self::Failed(failure) => nodes.combine(Expression::Failed(*failure)),
         }
-        let Some(scope) = left.scope().joined(right.scope()) else { return Some(Self::FOREIGN) };
-        let expression = of(left.in_arena(scope)?, right.in_arena(scope)?);
-        if left.known().is_some() && right.known().is_some() {
-            let value = expression.evaluate(|_| Err(FutureError::Foreign)).ok()?;
-            return Some(match scope == Scope::default() {
-                true => Self::Plain(value),
-                false => Self::Known { scope, value },
-            });
+    }
+
+    /// What is made of one future. `failed` says why it has no value where it is known that it has none.
+    #[inline]
+    fn make<O: Held>(
+        self,
+        of: impl Fn(Term) -> Expression,
+        failed: impl FnOnce(&H, &FutureError) -> Failure,
+    ) -> State<O> {
+        self.combine(State::Plain(0), |value, _: Term| of(value), |value, _: &Scalar, error| failed(value, error))
+    }
+
+    /// What is made of two.
+    #[inline]
+    fn combine<R: Held, O: Held>(
+        self,
+        right: State<R>,
+        of: impl Fn(Term, Term) -> Expression,
+        failed: impl FnOnce(&H, &R, &FutureError) -> Failure,
+    ) -> State<O> {
+        if let Self::Failed(failure) = self {
+            return State::Failed(failure);
         }
-        scope.make(expression).map(|operand| Self::given(scope, operand))
+        if let State::Failed(failure) = right {
+            return State::Failed(failure);
+        }
+        let Some(scope) = self.scope().joined(right.scope()) else { return State::FOREIGN };
+        if let (Some(left), Some(right)) = (self.known(), right.known()) {
+            return match compute(left, right, of) {
+                Ok(value) if scope == Scope::default() => State::Plain(value),
+                Ok(value) => State::Known { scope, value },
+                Err(error) => State::Failed(failed(left, right, &error)),
+            };
+        }
+        let made = scope.make(|nodes| Ok(of(self.term(nodes)?, right.term(nodes)?)));
+        made.map_or(State::FOREIGN, |operand| State::given(scope, operand))
     }
 
     /// All three belong to one transaction, and so does what is chosen, whichever side that is.
-    fn choose(condition: Self, then: Self, otherwise: Self) -> Self {
-        if let Self::Failed(_) = condition {
-            return condition;
+    fn choose(condition: State<Scalar>, then: Self, otherwise: Self) -> Self {
+        if let State::Failed(failure) = condition {
+            return Self::Failed(failure);
         }
-        let is_foreign = |side| matches!(side, Self::Failed(Failure::Foreign));
+        let is_foreign = |side: &Self| matches!(side, Self::Failed(Failure::Foreign));
         let scope = condition.scope().joined(then.scope()).and_then(|scope| scope.joined(otherwise.scope()));
-        let Some(scope) = scope.filter(|_| !is_foreign(then) && !is_foreign(otherwise)) else { return Self::FOREIGN };
+        let Some(scope) = scope.filter(|_| !is_foreign(&then) && !is_foreign(&otherwise)) else { return Self::FOREIGN };
         if let Some(truth) = condition.known() {
-            return match if truth != 0 { then } else { otherwise } {
+            return match if *truth != 0 { then } else { otherwise } {
                 Self::Plain(value) if scope != Scope::default() => Self::Known { scope, value },
                 chosen => chosen,
             };
         }
-        let make = || {
-            let condition = condition.in_arena(scope)?;
-            let (then, otherwise) = (then.in_arena(scope)?, otherwise.in_arena(scope)?);
-            scope.make(Expression::Choose { condition, then, otherwise }).map(|operand| Self::given(scope, operand))
-        };
-        make().unwrap_or(Self::FOREIGN)
+        let made = scope.make(|nodes| {
+            let condition = condition.term(nodes)?;
+            let (then, otherwise) = (then.term(nodes)?, otherwise.term(nodes)?);
+            Ok(Expression::Choose { condition, then, otherwise })
+        });
+        made.map_or(Self::FOREIGN, |operand| Self::given(scope, operand))
     }
 
     /// The value after the commit of the transaction of this scope.
-    pub(super) fn resolved(self, of: Scope) -> Result<Scalar, FutureError> {
+    pub(super) fn resolved(self, of: Scope) -> Result<H, FutureError> {
         match self {
             Self::Plain(value) => Ok(value),
             Self::Failed(failure) => Err(failure.error()),
             Self::Known { scope, .. } | Self::Open { scope, .. } if scope != of => Err(FutureError::Foreign),
             Self::Known { value, .. } => Ok(value),
             Self::Open { scope, position } => match scope.value(position) {
-                Some(Some(value)) => Ok(value),
+                Some(Some(value)) => H::from_value(value).ok_or(FutureError::NoNull),
                 Some(None) => Err(scope.failure(position).unwrap_or(FutureError::Foreign)),
                 None => Err(FutureError::Foreign),
             },
@@ -266,40 +246,57 @@ impl State {
     }
 }
 
+/// What is made of two known values.
+#[inline]
+pub(super) fn compute<L: Held, R: Held, O: Held>(
+    left: &L,
+    right: &R,
+    of: impl Fn(Term, Term) -> Expression,
+) -> Result<O, FutureError> {
+    let mut texts = Texts::new();
+    let (left, right) = (left.keep(&mut texts)?, right.keep(&mut texts)?);
+    let value = of(Term::Known(left), Term::Known(right)).evaluate(&mut texts, |_| Err(FutureError::Foreign))?;
+    O::from_value(texts.release(value)).ok_or(FutureError::NoNull)
+}
+
 /// The transaction's name for a future.
 #[inline]
-pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &mut T, state: State) -> Result<Operand, Error> {
+pub(super) fn hand_over<T: Transaction + ?Sized, H: Held>(
+    transaction: &mut T,
+    state: State<H>,
+) -> Result<Operand, Error> {
     let (scope, operand) = match state {
-        State::Plain(value) => return Ok(Operand::Known(value)),
+        State::Plain(value) => return Ok(Operand::Known(value.into_value())),
         State::Failed(failure) => return Err(failure.error().into()),
-        State::Known { scope, value } => (scope, Operand::Known(value)),
+        State::Known { scope, value } => (scope, Operand::Known(value.into_value())),
         State::Open { scope, position } => (scope, Operand::Pending(position)),
     };
     if scope == transaction.future_scope() { Ok(operand) } else { Err(FutureError::Foreign.into()) }
 }
 
-impl<T> Future<T> {
+impl<T: FutureValue> Future<T> {
     #[inline]
-    pub(super) fn new(state: State) -> Self {
+    pub(super) fn new(state: State<T::Held>) -> Self {
         Self { state, value: PhantomData }
     }
 
     /// Whether the value is known, so that nothing is left to be asked. It is not told here: to learn it is to depend on it, which
     /// [`Futures::resolve`](super::Futures::resolve) sees to.
-    pub fn is_known(self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.state.known().is_some()
     }
 }
 
-impl<T> Clone for Future<T> {
+impl<T: FutureValue> Clone for Future<T> {
+    #[inline]
     fn clone(&self) -> Self {
-        *self
+        Self::new(self.state.clone())
     }
 }
 
-impl<T> Copy for Future<T> {}
+impl<T: FutureValue<Held: Copy>> Copy for Future<T> {}
 
-impl<T> fmt::Debug for Future<T> {
+impl<T: FutureValue> fmt::Debug for Future<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.state.fmt(out)
     }
@@ -308,17 +305,55 @@ impl<T> fmt::Debug for Future<T> {
 impl<T: FutureValue> From<T> for Future<T> {
     #[inline]
     fn from(value: T) -> Self {
-        Self::new(State::Plain(value.to_scalar()))
+        Self::new(State::Plain(value.hold()))
+    }
+}
+
+impl<T: FutureValue> From<&Self> for Future<T> {
+    #[inline]
+    fn from(other: &Self) -> Self {
+        other.clone()
     }
 }
 
 impl<T: FutureValue> Future<T> {
-    fn with(self, operation: Arithmetic, other: impl Into<Self>) -> Self {
-        Self::new(State::arithmetic(operation, const { &T::TYPE }, self.state, other.into().state))
+    #[inline]
+    pub(super) fn with(self, operation: Arithmetic, other: impl Into<Self>) -> Self {
+        let of = |left, right| Expression::Arithmetic { operation, column_type: T::TYPE, left, right };
+        Self::new(self.state.combine(other.into().state, of, |left, right, error| {
+            match (left.clone().into_value(), right.clone().into_value()) {
+                (Value::Scalar(left), Value::Scalar(right)) => {
+                    Failure::Computed { operation, column_type: const { &T::TYPE }, left, right }
+                }
+                _ => Failure::of(error, const { &T::TYPE }),
+            }
+        }))
     }
 
+    #[inline]
     fn compare(self, comparison: Comparison, other: impl Into<Self>) -> Future<bool> {
-        Future::new(State::compare(comparison, T::TYPE, self.state, other.into().state))
+        let of = |left, right| Expression::Compare { comparison, column_type: T::TYPE, left, right };
+        Future::new(self.state.combine(other.into().state, of, |_, _, error| Failure::of(error, const { &T::TYPE })))
+    }
+
+    /// What a function makes of it.
+    pub(super) fn apply<U: FutureValue>(self, function: Function) -> Future<U> {
+        let of = |value| Expression::Apply { function, value };
+        Future::new(self.state.make(of, |_, error| Failure::of(error, const { &T::TYPE })))
+    }
+
+    /// The number 0 of its type.
+    pub(super) fn zero() -> Self
+    where
+        T: FutureValue<Held = Scalar>,
+    {
+        Self::new(State::Plain(0))
+    }
+
+    /// Text behind text.
+    pub(super) fn join(self, other: Self) -> Self {
+        let of = |left, right| Expression::Join { left, right };
+        Self::new(self.state.combine(other.state, of, |_, _, error| Failure::of(error, const { &T::TYPE })))
     }
 
     /// The smaller of two.
@@ -362,9 +397,10 @@ impl<T: FutureValue> Future<T> {
     }
 }
 
-impl<T: Number> Future<T> {
-    /// The same number in another type. It fails where the number does not fit; digits behind the point for which there is no room are rounded, halves
-    /// away from zero.
+impl<T: FutureValue> Future<T> {
+    /// The same in another type: a number in another type, a number as text, the number that a text is, text as bytes, and bytes as text. It
+    /// fails where that does not fit, or is none; digits behind the point for which there is no room in a number are rounded, halves away from
+    /// zero.
     ///
     /// ```
     /// use polychron_engine::Future;
@@ -373,9 +409,19 @@ impl<T: Number> Future<T> {
     /// fn price(each: Future<Decimal<2>>, quantity: Future<u16>, discount: Future<Decimal<4>>) -> Future<Decimal<2>> {
     ///     each * quantity.convert() * (Decimal::from_units(10_000) - discount).convert()
     /// }
+    /// fn label(shop: Future<String>, number: Future<u32>) -> Future<String> {
+    ///     shop + "/" + number.convert::<String>()
+    /// }
     /// ```
-    pub fn convert<U: Number>(self) -> Future<U> {
-        Future::new(self.state.convert(const { &T::TYPE }, const { &U::TYPE }))
+    pub fn convert<U: FutureValue>(self) -> Future<U>
+    where
+        T: ConvertTo<U>,
+    {
+        let of = |value| Expression::Convert { from: T::TYPE, to: U::TYPE, value };
+        Future::new(self.state.make(of, |value, error| match value.clone().into_value() {
+            Value::Scalar(value) => Failure::Converted { from: const { &T::TYPE }, to: const { &U::TYPE }, value },
+            _ => Failure::of(error, const { &U::TYPE }),
+        }))
     }
 }
 
@@ -387,9 +433,9 @@ impl Future<bool> {
 }
 
 /// One side of a choice; [`Then::otherwise`] gives the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "a choice has two sides: `condition.then(one).otherwise(another)`"]
-pub struct Then<T> {
+pub struct Then<T: FutureValue> {
     condition: Future<bool>,
     value: Future<T>,
 }
@@ -400,150 +446,3 @@ impl<T: FutureValue> Then<T> {
         Future::new(State::choose(self.condition.state, self.value.state, value.into().state))
     }
 }
-
-/// A type of column that a future can stand for: fixed width, 64 bits at most, not NULL.
-pub trait FutureValue: ColumnValue + Copy {
-    /// The value's bits.
-    fn to_scalar(self) -> Scalar;
-    /// The value of these bits.
-    fn from_scalar(scalar: Scalar) -> Self;
-}
-
-/// A type with sums and differences.
-pub trait Number: FutureValue {}
-
-/// A type with products and quotients. Quotients of integers are rounded towards zero; products and quotients of decimals to the nearest number that they
-/// have, halves away from zero.
-pub trait Factor: Number {}
-
-/// A type with negative values.
-pub trait Signed: Number {}
-
-macro_rules! future_value {
-    ($([$($generics:tt)*] $type:ty, |$value:ident| $to:expr, |$scalar:ident| $from:expr;)*) => {$(
-        impl<$($generics)*> FutureValue for $type {
-            #[inline]
-            fn to_scalar(self) -> Scalar {
-                let $value = self;
-                $to
-            }
-
-            #[inline]
-            fn from_scalar($scalar: Scalar) -> Self {
-                $from
-            }
-        }
-    )*};
-}
-
-/// An operator with a plain value on its left side.
-macro_rules! plain_left {
-    ([$($generics:tt)*] $type:ty: $trait:ident $method:ident) => {
-        impl<$($generics)*> $trait<Future<$type>> for $type {
-            type Output = Future<$type>;
-
-            #[inline]
-            fn $method(self, other: Future<$type>) -> Future<$type> {
-                Future::from(self).$method(other)
-            }
-        }
-    };
-}
-
-macro_rules! operator {
-    ($($bound:ident: $trait:ident $method:ident $operation:ident;)*) => {$(
-        impl<T: $bound> $trait for Future<T> {
-            type Output = Self;
-
-            #[inline]
-            fn $method(self, other: Self) -> Self {
-                self.with(Arithmetic::$operation, other)
-            }
-        }
-
-        impl<T: $bound> $trait<T> for Future<T> {
-            type Output = Self;
-
-            #[inline]
-            fn $method(self, other: T) -> Self {
-                self.with(Arithmetic::$operation, other)
-            }
-        }
-    )*};
-}
-
-operator! {
-    Number: Add add Add;
-    Number: Sub sub Subtract;
-    Factor: Mul mul Multiply;
-    Factor: Div div Divide;
-}
-
-impl<T: Signed> Neg for Future<T> {
-    type Output = Self;
-
-    #[inline]
-    fn neg(self) -> Self {
-        Self::new(State::Plain(0)).with(Arithmetic::Subtract, self)
-    }
-}
-
-impl Not for Future<bool> {
-    type Output = Self;
-
-    #[inline]
-    fn not(self) -> Self {
-        self.equal_to(false)
-    }
-}
-
-impl<F: Into<Self>> BitAnd<F> for Future<bool> {
-    type Output = Self;
-
-    /// Whether both are true. Both are looked at.
-    #[inline]
-    fn bitand(self, other: F) -> Self {
-        self.min(other)
-    }
-}
-
-impl<F: Into<Self>> BitOr<F> for Future<bool> {
-    type Output = Self;
-
-    /// Whether either is true. Both are looked at.
-    #[inline]
-    fn bitor(self, other: F) -> Self {
-        self.max(other)
-    }
-}
-
-macro_rules! integer {
-    ($($type:ident)*) => {$(
-        future_value! { [] $type, |value| value as Scalar, |scalar| scalar as Self; }
-        plain_left!([] $type: Add add);
-        plain_left!([] $type: Sub sub);
-        plain_left!([] $type: Mul mul);
-        plain_left!([] $type: Div div);
-        impl Number for $type {}
-        impl Factor for $type {}
-    )*};
-}
-
-integer!(i8 i16 i32 i64 u8 u16 u32 u64);
-future_value! {
-    [] bool, |value| value.into(), |scalar| scalar != 0;
-    [] Date, |value| value.0 as Scalar, |scalar| Self(scalar as i32);
-    [] Timestamp, |value| value.0 as Scalar, |scalar| Self(scalar as i64);
-    [const SCALE: u32] Decimal<SCALE>, |value| value.units() as Scalar, |scalar| Self::from_units(scalar as i64);
-}
-plain_left!([const SCALE: u32] Decimal<SCALE>: Add add);
-plain_left!([const SCALE: u32] Decimal<SCALE>: Sub sub);
-plain_left!([const SCALE: u32] Decimal<SCALE>: Mul mul);
-plain_left!([const SCALE: u32] Decimal<SCALE>: Div div);
-impl<const SCALE: u32> Number for Decimal<SCALE> {}
-impl<const SCALE: u32> Factor for Decimal<SCALE> {}
-impl<const SCALE: u32> Signed for Decimal<SCALE> {}
-impl Signed for i8 {}
-impl Signed for i16 {}
-impl Signed for i32 {}
-impl Signed for i64 {}

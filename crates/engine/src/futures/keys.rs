@@ -1,42 +1,84 @@
 //! Keys with columns that are futures.
 
 use polychron_base::Error;
-use polychron_schema::{ColumnType, Key, KeyScratch, KeySink, Row, TableDefinition};
+use polychron_schema::{ColumnType, ColumnValue, Key, KeyScratch, KeySink, Row, TableDefinition};
 
-use super::expression::{Operand, Scalar};
-use super::future::{Future, FutureValue, State, hand_over};
+use super::future::{Future, hand_over};
+use super::types::FutureValue;
+use super::value::{Operand, Value};
 use crate::Transaction;
 
 /// An encoded key, some columns of which come later.
 #[derive(Debug)]
 pub struct OpenKey {
+    /// The columns that are known, one behind the other.
     bytes: KeyScratch,
-    parts: [KeyPart; OpenKey::MOST],
+    parts: [KeyPart<Operand>; OpenKey::MOST],
     count: usize,
 }
 
 /// A column of a key that comes later.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyPart {
-    /// Its offset in the key.
+pub struct KeyPart<V> {
+    /// How many bytes of known columns stand before it.
     pub offset: u16,
-    /// Its type: one that has a [`FutureValue`].
-    pub column_type: ColumnType,
+    /// How it is encoded.
+    pub form: KeyForm,
     /// Its value.
-    pub value: Operand,
+    pub value: V,
 }
 
-impl KeyPart {
-    /// Puts the value into the key's bytes.
+/// How a column of a key is encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyForm {
+    /// Its type: one that has a [`FutureValue`].
+    pub column_type: ColumnType,
+    /// Whether other columns follow, so that its end must show.
+    pub open: bool,
+}
+
+impl KeyForm {
+    /// Appends a value, as [`Key`] encodes it.
     #[inline]
-    pub fn put(&self, key: &mut [u8], value: Scalar) {
-        let width = self.column_type.width() as usize;
-        let sign = match self.column_type {
-            ColumnType::Bool | ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => 0,
-            _ => 1 << (8 * width - 1),
-        };
-        key[usize::from(self.offset)..][..width].copy_from_slice(&(value ^ sign).to_be_bytes()[8 - width..]);
+    pub fn append(self, key: &mut KeyScratch, value: Value<&[u8]>) {
+        match (value, self.column_type.key_width()) {
+            (Value::Null, _) => debug_assert!(false, "a column of a primary key is never NULL"),
+            (Value::Scalar(scalar), width) => {
+                let width = width.unwrap_or(8);
+                let sign = if self.column_type.is_signed() { 1 << (8 * width - 1) } else { 0 };
+                key.integer(scalar ^ sign, width);
+            }
+            (Value::Bytes(bytes), Some(width)) => {
+                key.bytes(bytes);
+                key.zeros(width.saturating_sub(bytes.len()));
+            }
+            (Value::Bytes(bytes), None) if self.open => key.escaped(bytes),
+            (Value::Bytes(bytes), None) => key.bytes(bytes),
+        }
     }
+}
+
+/// Makes a whole key of its known columns and of the others, which `append` appends.
+///
+/// # Errors
+/// [`Error::KeyTooLong`], or those of `append`.
+#[inline]
+pub fn close<V>(
+    key: &mut KeyScratch,
+    bytes: &[u8],
+    parts: &[KeyPart<V>],
+    mut append: impl FnMut(&mut KeyScratch, &KeyPart<V>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut from = 0;
+    key.clear();
+    for part in parts {
+        let to = usize::from(part.offset);
+        key.bytes(&bytes[from..to]);
+        append(key, part)?;
+        from = to;
+    }
+    key.bytes(&bytes[from..]);
+    key.checked().map(drop).map_err(Error::from)
 }
 
 impl OpenKey {
@@ -45,11 +87,12 @@ impl OpenKey {
 
     #[inline]
     pub(super) fn new() -> Self {
-        let none = KeyPart { offset: 0, column_type: ColumnType::Bool, value: Operand::Known(0) };
-        Self { bytes: KeyScratch::new(), parts: [none; Self::MOST], count: 0 }
+        const NONE: KeyPart<Operand> =
+            KeyPart { offset: 0, form: KeyForm { column_type: ColumnType::Bool, open: false }, value: Operand::of(0) };
+        Self { bytes: KeyScratch::new(), parts: [const { NONE }; Self::MOST], count: 0 }
     }
 
-    /// The key's bytes, with anything where its open columns will be.
+    /// The bytes of its known columns.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`].
@@ -58,52 +101,67 @@ impl OpenKey {
     }
 
     /// Its open columns.
-    pub fn parts(&self) -> &[KeyPart] {
+    pub fn parts(&self) -> &[KeyPart<Operand>] {
         &self.parts[..self.count]
     }
 
-    fn push(&mut self, offset: usize, column_type: ColumnType, value: Operand) -> Result<(), Error> {
+    fn push(&mut self, form: KeyForm, value: Operand) -> Result<(), Error> {
+        let offset = self.bytes.as_bytes().len() as u16;
         let part = self.parts.get_mut(self.count).ok_or_else(|| Error::key_too_long(None))?;
-        *part = KeyPart { offset: offset as u16, column_type, value };
+        *part = KeyPart { offset, form, value };
         self.count += 1;
         Ok(())
     }
 
-    /// Appends a column.
-    fn column<T: Transaction + ?Sized>(
-        &mut self,
-        transaction: &mut T,
-        column_type: ColumnType,
-        state: State,
-    ) -> Result<(), Error> {
-        let value = hand_over(transaction, state)?;
-        let offset = self.bytes.as_bytes().len();
-        self.bytes.zeros(column_type.width() as usize);
-        self.push(offset, column_type, value)
-    }
-
     /// Becomes the key of a row whose columns `assigned` come later.
+    #[inline]
     pub(super) fn set_row<R: Row>(
         &mut self,
         definition: &TableDefinition,
         row: &R,
         assigned: &super::Assigned,
     ) -> Result<(), Error> {
-        row.key_ref().put(&mut self.bytes, false);
-        for (column, value) in assigned {
-            let mut offset = Some(0);
-            for &position in &definition.key {
-                if position == usize::from(column.span.index) {
-                    // Behind a text of any length a column has no place that is known from the definition.
-                    let offset = offset
-                        .ok_or(Error::unsupported("futures", "a future in a key behind a column of variable length"))?;
-                    self.push(offset, column.column_type, *value)?;
-                }
-                let width = definition.columns[position].column_type.key_width();
-                offset = offset.zip(width).map(|(offset, width)| offset + width);
+        let of_key = |position: &usize| assigned.iter().find(|(column, _)| usize::from(column.span.index) == *position);
+        if !definition.key.iter().any(|position| of_key(position).is_some()) {
+            row.key_ref().put(&mut self.bytes, false);
+            return Ok(());
+        }
+        let mut whole = KeyScratch::new();
+        row.key_ref().put(&mut whole, false);
+        let mut rest = whole.checked().map_err(Error::from)?;
+        for (at, position) in definition.key.iter().enumerate() {
+            let column = &definition.columns[*position];
+            let form = KeyForm { column_type: column.column_type, open: at + 1 < definition.key.len() };
+            let (known, behind) = rest.split_at(form.length_at_the_front(rest));
+            match of_key(position) {
+                Some((_, value)) => self.push(form, value.clone())?,
+                None => self.bytes.bytes(known),
             }
+            rest = behind;
         }
         Ok(())
+    }
+}
+
+impl KeyForm {
+    /// How many bytes the column has that stands at the front of a key.
+    #[inline]
+    fn length_at_the_front(self, key: &[u8]) -> usize {
+        if let Some(width) = self.column_type.key_width() {
+            return width.min(key.len());
+        }
+        if !self.open {
+            return key.len();
+        }
+        // A zero is followed by another at the end, and by 255 inside.
+        let mut at = 0;
+        while let Some(zero) = key.get(at..).and_then(|rest| rest.iter().position(|&byte| byte == 0)) {
+            at += zero + 2;
+            if key.get(at - 1) != Some(&255) {
+                return at.min(key.len());
+            }
+        }
+        key.len()
     }
 }
 
@@ -124,10 +182,32 @@ impl<C: Key> FutureKeyColumn<C> for C {
     }
 }
 
-impl<C: FutureValue + Key> FutureKeyColumn<C> for Future<C> {
-    fn append<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey, _: bool) -> Result<(), Error> {
-        key.column(transaction, C::TYPE, self.state)
-    }
+macro_rules! future_key {
+    ($([$($generics:tt)*] $future:ty: $key:ty;)*) => {$(
+        impl<$($generics)*> FutureKeyColumn<$key> for Future<$future> {
+            #[inline]
+            fn append<T: Transaction + ?Sized>(
+                &self,
+                transaction: &mut T,
+                key: &mut OpenKey,
+                open: bool,
+            ) -> Result<(), Error> {
+                let value = hand_over(transaction, self.state.clone())?;
+                key.push(KeyForm { column_type: <$future as ColumnValue>::TYPE, open }, value)
+            }
+        }
+
+        impl<$($generics)*> FutureKey<$key> for Future<$future> {
+            #[inline]
+            fn encode_open<T: Transaction + ?Sized>(
+                &self,
+                transaction: &mut T,
+                key: &mut OpenKey,
+            ) -> Result<(), Error> {
+                FutureKeyColumn::<$key>::append(self, transaction, key, false)
+            }
+        }
+    )*};
 }
 
 /// A key of type `K`, of which columns may be futures: one of them, or a tuple.
@@ -139,10 +219,10 @@ pub trait FutureKey<K> {
     fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Error>;
 }
 
-impl<C: FutureValue + Key> FutureKey<C> for Future<C> {
-    fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Error> {
-        self.append(transaction, key, false)
-    }
+future_key! {
+    [C: FutureValue + Key] C: C;
+    ['k] String: &'k str;
+    ['k] Vec<u8>: &'k [u8];
 }
 
 macro_rules! tuple_key {

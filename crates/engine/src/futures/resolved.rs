@@ -2,7 +2,8 @@
 
 use super::arena::Scope;
 use super::expression::FutureError;
-use super::future::{Future, FutureValue};
+use super::future::Future;
+use super::types::FutureValue;
 
 /// The values of a transaction's futures, once it has committed (the paper's commit gives them back, §3.2). Nothing is read to learn
 /// them: they are what the commit went by. They are there until the thread begins another transaction that leaves futures open.
@@ -22,7 +23,7 @@ impl Resolved {
     /// # Errors
     /// [`FutureError`] where it has none, or belongs to another transaction.
     pub fn get<T: FutureValue>(&self, future: Future<T>) -> Result<T, FutureError> {
-        future.state.resolved(self.scope).map(T::from_scalar)
+        future.state.resolved(self.scope).map(T::release)
     }
 }
 
@@ -69,3 +70,7 @@ macro_rules! tuple_of_outcomes {
 tuple_of_outcomes!(A 0 B 1);
 tuple_of_outcomes!(A 0 B 1 C 2);
 tuple_of_outcomes!(A 0 B 1 C 2 D 3);
+tuple_of_outcomes!(A 0 B 1 C 2 D 3 E 4);
+tuple_of_outcomes!(A 0 B 1 C 2 D 3 E 4 F 5);
+tuple_of_outcomes!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
+tuple_of_outcomes!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);

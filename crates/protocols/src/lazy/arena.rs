@@ -8,11 +8,13 @@ use std::ops::Range;
 
 use hashbrown::HashTable;
 use polychron_base::key::EncodedKey;
-use polychron_base::{TableId, clear_each};
-use polychron_engine::futures::{Assigned, FutureColumn, FutureError, KeyPart, OpenKey, Operand, Scalar};
-use polychron_engine::lazy::{Condition, Needed, Node, Nodes, Program, Source, Span, Values};
+use polychron_base::{Error, TableId, clear_each};
+use polychron_engine::futures::{
+    Assigned, Expression, Function, FutureColumn, FutureError, KeyPart, NewRow, OpenKey, Span, Term, Value,
+};
+use polychron_engine::lazy::{Condition, Needed, Node, Nodes, Scratch, Source};
 use polychron_engine::mutations::left_out;
-use polychron_schema::{RowBuffer, RowRef};
+use polychron_schema::{KeyScratch, RowBuffer, Shape};
 
 use super::steps::Step;
 
@@ -40,7 +42,7 @@ pub(super) struct OpenRow {
 pub(super) struct FutureWrite {
     row: u32,
     pub(super) column: FutureColumn,
-    pub(super) value: Operand,
+    pub(super) value: Term,
     /// The row's write before.
     pub(super) before: u32,
 }
@@ -53,13 +55,13 @@ pub(super) struct DeferredWrite {
     pub(super) parts: Range<usize>,
     pub(super) columns: Range<usize>,
     /// The row that is inserted.
-    pub(super) row: Option<Span>,
+    pub(super) row: Option<(Span, Shape)>,
 }
 
 /// A condition, and what the procedure was told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed {
-    pub(super) condition: Operand,
+    pub(super) condition: Term,
     pub(super) truth: bool,
 }
 
@@ -80,7 +82,7 @@ pub(super) struct Arena {
     pub(super) writes: Vec<FutureWrite>,
     pub(super) deferred: Vec<DeferredWrite>,
     /// Values that were going to be written, and were overwritten: they may fail, and their writer does not know that.
-    pub(super) overwritten: Vec<Operand>,
+    pub(super) overwritten: Vec<FutureWrite>,
     /// Whether an answer of the transaction, or of the one before, did not hold: the next one assumes nothing.
     pub(super) was_mistaken: bool,
     /// Whether the transaction was told that something could not be flushed which is open still.
@@ -88,19 +90,19 @@ pub(super) struct Arena {
     /// The tables of `writes`, and of `deferred`, each once.
     written_tables: Vec<TableId>,
     deferred_tables: Vec<TableId>,
-    pub(super) parts: Vec<KeyPart>,
-    pub(super) columns: Vec<(FutureColumn, Operand)>,
+    pub(super) parts: Vec<KeyPart<Term>>,
+    pub(super) columns: Vec<(FutureColumn, Term)>,
     pub(super) observed: Vec<Observed>,
     /// The rows to be touched, while that is found out.
     pub(super) touched: Vec<u32>,
     /// The condition that is being tested.
     pub(super) condition: Condition,
     /// Room for its values.
-    pub(super) scratch: Values,
+    pub(super) scratch: Scratch,
     /// What a node depends on, while it is resolved or observed.
     pub(super) needed: Needed,
     /// A key and a row that are being put together.
-    pub(super) key: Vec<u8>,
+    pub(super) key: KeyScratch,
     pub(super) row: RowBuffer,
     /// Rows, writes and nodes that were passed.
     #[cfg(test)]
@@ -160,12 +162,30 @@ impl Arena {
 
     /// The value of an operand whose turn has come.
     #[inline]
-    pub(super) fn resolved(&self, operand: Operand) -> Result<Scalar, FutureError> {
-        match (self.nodes.value(operand)?, operand) {
-            (Some(value), _) => Ok(value),
-            (None, Operand::Pending(position)) => Err(self.nodes.failure(position)),
-            (None, Operand::Known(value)) => Ok(value),
+    pub(super) fn resolved(&self, term: Term) -> Result<Value<Span>, FutureError> {
+        match (self.nodes.value(term)?, term) {
+            (Some(value), _) | (None, Term::Known(value)) => Ok(value),
+            (None, Term::Pending(position)) => Err(self.nodes.failure(position)),
         }
+    }
+
+    /// The value that a write has come to, which its column takes.
+    #[inline]
+    pub(super) fn written(&self, write: &FutureWrite) -> Result<Value<&[u8]>, FutureError> {
+        self.fitting(self.nodes.program.row(write.row).0, write.column, write.value)
+    }
+
+    /// The value of a term whose turn has come, and that a column takes.
+    #[inline]
+    pub(super) fn fitting(
+        &self,
+        table: TableId,
+        column: FutureColumn,
+        term: Term,
+    ) -> Result<Value<&[u8]>, FutureError> {
+        let value = self.nodes.program.texts.value(self.resolved(term)?);
+        column.check(table, &value)?;
+        Ok(value)
     }
 
     #[inline]
@@ -251,7 +271,7 @@ impl Arena {
     }
 
     /// The row's writes.
-    pub(super) fn writes_of(&self, row: u32) -> impl Iterator<Item = &FutureWrite> {
+    pub(super) fn writes_of(&self, row: u32) -> impl Iterator<Item = &FutureWrite> + Clone {
         let mut at = self.rows[row as usize].write;
         std::iter::from_fn(move || {
             let write = self.writes.get(at as usize)?;
@@ -279,50 +299,53 @@ impl Arena {
         const MANY: usize = 32;
         let first = self.open_columns_of(row).map(|(position, _)| position).min()? as usize;
         let values = self.writes_of(row).map(|write| match write.value {
-            Operand::Pending(position) => position as usize,
-            Operand::Known(_) => first,
+            Term::Pending(position) => position as usize,
+            Term::Known(_) => first,
         });
         let last = values.max()?;
         (last < first + MANY).then(|| first..(last + 1).max(first))
     }
 
     /// Gives expressions their values, where they have one that follows from what is known.
+    #[inline]
     pub(super) fn compute(&mut self, positions: Range<usize>) {
-        let Nodes { program, values } = &mut *self.nodes;
-        for position in positions {
-            if let (Node::Expression(expression), None) = (program.nodes[position], values[position]) {
-                values[position] = Program::compute(expression, values);
-            }
-        }
+        positions.for_each(|position| self.nodes.compute(position));
     }
 
     /// A future for a column: what this transaction will write there, or what it has asked for before.
     #[inline]
-    pub(super) fn column(&mut self, row: u32, column: FutureColumn) -> Operand {
-        if let Some(own) = self.writes_of(row).find(|write| write.column == column)
+    pub(super) fn column(&mut self, row: u32, column: FutureColumn) -> Term {
+        let own = self.writes_of(row).find(|write| write.column.span == column.span);
+        if let Some((value, nullable)) = own.map(|own| (own.value, own.column.nullable))
             && !left_out(Step::ReadOwnFutures)
         {
-            return own.value;
+            return if nullable && !column.nullable { self.not_null(value) } else { value };
         }
         if let Some((position, _)) = self.open_columns_of(row).find(|(_, its)| *its == column) {
-            return Operand::Pending(position);
+            return Term::Pending(position);
         }
         let before = self.rows[row as usize].column;
         let made = self.nodes.column(Source { row, column, before });
-        if let Operand::Pending(position) = made {
+        if let Term::Pending(position) = made {
             self.rows[row as usize].column = position;
             self.list(row);
         }
         made
     }
 
+    /// What NULL is no value of.
+    #[cold]
+    fn not_null(&mut self, value: Term) -> Term {
+        self.nodes.combine(Expression::Apply { function: Function::NotNull, value }).unwrap_or(value)
+    }
+
     /// Adds to the future write set.
     #[inline]
-    pub(super) fn write(&mut self, row: u32, column: FutureColumn, value: Operand) {
+    pub(super) fn write(&mut self, row: u32, column: FutureColumn, value: Term) {
         let mut at = self.rows[row as usize].write;
         while let Some(write) = self.writes.get_mut(at as usize) {
-            if write.column == column {
-                let before = std::mem::replace(&mut write.value, value);
+            if write.column.span == column.span {
+                let before = std::mem::replace(write, FutureWrite { column, value, ..*write });
                 self.note_overwritten(before);
                 return;
             }
@@ -331,13 +354,15 @@ impl Arena {
         self.link(FutureWrite { row, column, value, before: NONE });
     }
 
-    /// Every column is read, used or not, so only expressions are kept.
+    /// Every column is read, used or not, and a number fits wherever it may be written, so only expressions are kept, and what may be too
+    /// long.
     #[inline]
-    fn note_overwritten(&mut self, value: Operand) {
-        if let Operand::Pending(position) = value
-            && matches!(self.nodes.program.nodes[position as usize], Node::Expression(_))
+    fn note_overwritten(&mut self, write: FutureWrite) {
+        if let Term::Pending(position) = write.value
+            && (write.column.may_be_too_long()
+                || matches!(self.nodes.program.nodes[position as usize], Node::Expression(_)))
         {
-            self.overwritten.push(value);
+            self.overwritten.push(write);
         }
     }
 
@@ -350,25 +375,34 @@ impl Arena {
     }
 
     /// Adds an insertion, or a write under a key that is open, to the future write set.
+    ///
+    /// # Errors
+    /// An operand is not the transaction's.
     pub(super) fn defer_write(
         &mut self,
         table: TableId,
-        key: (&[u8], &OpenKey),
-        row: Option<RowRef<'_>>,
+        key: &OpenKey,
+        row: Option<NewRow<'_>>,
         columns: &Assigned,
-    ) {
+    ) -> Result<(), Error> {
         let (parts, assigned) = (self.parts.len(), self.columns.len());
-        self.parts.extend_from_slice(key.1.parts());
-        self.columns.extend_from_slice(columns);
+        let bytes = key.bytes()?;
+        for part in key.parts() {
+            self.parts.push(KeyPart { value: self.nodes.term(&part.value)?, offset: part.offset, form: part.form });
+        }
+        for (column, value) in columns {
+            self.columns.push((*column, self.nodes.term(value)?));
+        }
         let deferred = DeferredWrite {
             table,
-            key: self.nodes.program.keep(key.0),
+            key: self.nodes.program.keep(bytes),
             parts: parts..self.parts.len(),
             columns: assigned..self.columns.len(),
-            row: row.map(|row| self.nodes.program.keep(row.as_bytes())),
+            row: row.map(|new| (self.nodes.program.keep(new.row.as_bytes()), new.shape)),
         };
         self.deferred.push(deferred);
         note(&mut self.deferred_tables, table);
+        Ok(())
     }
 
     /// Whether something may be open of the row. Asks for no nodes.

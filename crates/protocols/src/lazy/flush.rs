@@ -1,10 +1,11 @@
 //! Flushing what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::futures::{FutureError, Operand, bounding_range};
-use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Nodes, Program, Source};
+use polychron_engine::futures::{FutureError, Term, bounding_range, close, store_all};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
+use polychron_schema::{Changes, KeyScratch, KeySink, RowBuffer, RowMut};
 
 use super::arena::{Arena, NONE, Observed};
 use super::steps::Step;
@@ -16,7 +17,7 @@ fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, r
     let (table, key) = arena.nodes.program.row(row);
     let found = base.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
     while let Some((position, column)) = { arena.open_columns_of(row).next() } {
-        arena.nodes.values[position as usize] = Some(column.load(found).ok_or(FutureError::Null(table))?);
+        arena.nodes.load(position, column, table, found)?;
     }
     arena.read(row);
     Ok(())
@@ -28,33 +29,29 @@ fn change_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena,
     let Some(nodes) = arena.nodes_around(row) else { return Ok(()) };
     let columns = arena.open_columns_of(row).map(|(_, column)| column);
     let projection = bounding_range(columns.chain(arena.writes_of(row).map(|write| write.column)));
-    let (mut is_null, mut written) = (false, false);
+    let (mut loaded, mut written) = (Ok(()), false);
     // The key is put aside, since the closure changes what lies beside it.
     let mut kept = std::mem::take(&mut arena.key);
     let (table, key) = arena.nodes.program.row(row);
     kept.clear();
-    kept.extend_from_slice(key);
-    let found = base.update_unchecked(table, &kept[..], &projection, |into| {
+    kept.bytes(key);
+    let found = base.update_unchecked(table, kept.as_bytes(), &projection, |into| {
         while let Some((position, column)) = { arena.open_columns_of(row).next() } {
-            let Some(value) = column.load(into.as_row()) else {
-                is_null = true;
+            loaded = arena.nodes.load(position, column, table, into.as_row());
+            if loaded.is_err() {
                 return;
-            };
-            arena.nodes.values[position as usize] = Some(value);
+            }
         }
         arena.compute(nodes);
-        written = arena.writes_of(row).all(|write| arena.resolved(write.value).is_ok());
-        for write in arena.writes_of(row).filter(|_| written) {
-            write.column.store(into, arena.resolved(write.value).expect("it was looked at just now"));
-        }
+        // What has no value, or does not fit, is told when its turn comes.
+        written =
+            arena.writes_of(row).all(|write| arena.written(write).is_ok()) && store::<B>(arena, row, into).is_ok();
     })?;
     arena.key = kept;
     if !found {
         return Err(FutureError::NoRow(table).into());
     }
-    if is_null {
-        return Err(FutureError::Null(table).into());
-    }
+    loaded?;
     arena.read(row);
     if written {
         arena.rows[row as usize].write = NONE;
@@ -62,21 +59,29 @@ fn change_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena,
     Ok(())
 }
 
+/// Stores what is to be written of a row, all of which has a value and fits.
+#[inline]
+fn store<B: LazyHost>(arena: &Arena, row: u32, into: &mut RowMut<'_>) -> Result<(), FutureError> {
+    let values = arena.writes_of(row).map(|write| {
+        let value = arena.resolved(write.value).expect("it was looked at before");
+        (write.column, arena.nodes.program.texts.value(value))
+    });
+    store_all(arena.nodes.program.row(row).0, into, values)
+}
+
 /// Writes what is to be written of a row.
 fn write_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     for write in arena.writes_of(row) {
-        arena.resolved(write.value)?;
+        arena.written(write)?;
     }
     let projection = bounding_range(arena.writes_of(row).map(|write| write.column));
     let (table, key) = arena.nodes.program.row(row);
-    let found = base.update_unchecked(table, key, &projection, |into| {
-        for write in arena.writes_of(row) {
-            write.column.store(into, arena.resolved(write.value).expect("it was looked at before"));
-        }
-    })?;
+    let mut stored = Ok(());
+    let found = base.update_unchecked(table, key, &projection, |into| stored = store::<B>(arena, row, into))?;
     if !found {
         return Err(FutureError::NoRow(table).into());
     }
+    stored?;
     arena.rows[row as usize].write = NONE;
     Ok(())
 }
@@ -84,37 +89,51 @@ fn write_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, 
 /// Inserts or writes a row whose key is known now.
 fn write_deferred<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Error> {
     let (mut key, mut filled) = (std::mem::take(&mut arena.key), std::mem::take(&mut arena.row));
+    let outcome = write_under::<B>(base, arena, at, &mut key, &mut filled);
+    (arena.key, arena.row) = (key, filled);
+    outcome
+}
+
+fn write_under<B: LazyHost>(
+    base: &mut BaseTransaction<'_, B>,
+    arena: &Arena,
+    at: usize,
+    key: &mut KeyScratch,
+    filled: &mut RowBuffer,
+) -> Result<(), Error> {
     let deferred = &arena.deferred[at];
     let table = deferred.table;
-    key.clear();
-    key.extend_from_slice(arena.nodes.program.bytes(deferred.key));
-    for part in &arena.parts[deferred.parts.clone()] {
-        part.put(&mut key, arena.resolved(part.value)?);
-    }
+    let (program, parts) = (&arena.nodes.program, &arena.parts[deferred.parts.clone()]);
+    close(key, program.bytes(deferred.key), parts, |key, part| {
+        part.form.append(key, program.texts.value(arena.resolved(part.value)?));
+        Ok(())
+    })?;
     let columns = &arena.columns[deferred.columns.clone()];
-    for (_, value) in columns {
-        arena.resolved(*value)?;
+    for &(column, value) in columns {
+        arena.fitting(table, column, value)?;
     }
-    let value = |operand| arena.resolved(operand).expect("it was looked at before");
-    let outcome = match deferred.row {
-        Some(row) => {
-            filled.copy_from(arena.nodes.program.bytes(row));
-            columns.iter().for_each(|(column, operand)| column.store_in(&mut filled, value(*operand)));
-            match base.insert_unchecked(table, &key[..], filled.as_row())? {
+    let values = columns.iter().map(|&(column, value)| {
+        let value = arena.resolved(value).expect("it was looked at before");
+        (column, program.texts.value(value))
+    });
+    match deferred.row {
+        Some((row, shape)) => {
+            filled.copy_from(program.bytes(row));
+            store_all(table, &mut RowMut::new(filled, &mut Changes::default(), shape), values)?;
+            match base.insert_unchecked(table, key.as_bytes(), filled.as_row())? {
                 Insertion::Inserted => Ok(()),
                 Insertion::Duplicate(index) => Err(base.constraints(table)?.duplicate(table, index, filled.as_row())),
             }
         }
         None => {
             let projection = bounding_range(columns.iter().map(|(column, _)| *column));
-            let found = base.update_unchecked(table, &key[..], &projection, |into| {
-                columns.iter().for_each(|(column, operand)| column.store(into, value(*operand)));
-            })?;
+            let mut stored = Ok(());
+            let store = |into: &mut RowMut<'_>| stored = store_all(table, into, values);
+            let found = base.update_unchecked(table, key.as_bytes(), &projection, store)?;
+            stored?;
             if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }
         }
-    };
-    (arena.key, arena.row) = (key, filled);
-    outcome
+    }
 }
 
 impl<B: LazyHost> LazyTransaction<'_, B> {
@@ -156,9 +175,9 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
     /// What was going to be written before it was overwritten has a value.
     fn check_overwritten(&self) -> Result<(), Error> {
-        let values = if left_out(Step::ComputeOverwritten) { &[] } else { &self.arena.overwritten[..] };
-        self.arena.count_steps(values.len());
-        values.iter().try_for_each(|&value| self.arena.resolved(value).map(drop)).map_err(Error::from)
+        let writes = if left_out(Step::ComputeOverwritten) { &[] } else { &self.arena.overwritten[..] };
+        self.arena.count_steps(writes.len());
+        writes.iter().try_for_each(|write| self.arena.written(write).map(drop)).map_err(Error::from)
     }
 
     /// Closes all that is open before it is undone: it is flushed first, so that what fails of it is found. Futures keep the values that
@@ -229,7 +248,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         }
         while let Some(&observed) = self.arena.observed.last() {
             // One that has no value stays: any thread that catches the failure must not commit.
-            let truth = self.arena.resolved(observed.condition)? != 0;
+            let truth = self.arena.resolved(observed.condition)?.is_true();
             if truth != observed.truth && !left_out(Step::CheckConditions) {
                 self.arena.was_mistaken = true;
                 let table = self.table_of(observed.condition);
@@ -246,7 +265,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         for observed in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.observed.len() } {
             let Observed { condition, truth } = self.arena.observed[observed];
             let answer = self.resolve_node(condition).and_then(|()| Ok(self.arena.resolved(condition)?));
-            if answer.map_or(true, |value| (value != 0) != truth) {
+            if answer.map_or(true, |value| value.is_true() != truth) {
                 self.arena.was_mistaken = true;
                 return false;
             }
@@ -255,8 +274,8 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// Gives a node its value, and those that it depends on theirs.
-    pub(super) fn resolve_node(&mut self, future: Operand) -> Result<(), Error> {
-        let Operand::Pending(top) = future else { return Ok(()) };
+    pub(super) fn resolve_node(&mut self, future: Term) -> Result<(), Error> {
+        let Term::Pending(top) = future else { return Ok(()) };
         let arena = &mut *self.arena;
         let mut needed = std::mem::take(&mut arena.needed);
         arena.nodes.program.gather(&mut needed, &arena.nodes.values, arena.open_from, top);
@@ -276,34 +295,32 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             }
             match arena.nodes.program.nodes[position] {
                 Node::Column(Source { row, .. }) => read_row::<B>(&mut self.base, arena, row)?,
-                Node::Expression(expression) => {
-                    arena.nodes.values[position] = Program::compute(expression, &arena.nodes.values)
-                }
+                Node::Expression(_) => arena.nodes.compute(position),
             }
         }
         Ok(())
     }
 
     /// Asks the host protocol whether a condition is true. `None`: it depends on so much that it is better resolved.
-    pub(super) fn observe(&mut self, condition: Operand) -> Result<Option<bool>, Error> {
+    pub(super) fn observe(&mut self, condition: Term) -> Result<Option<bool>, Error> {
         const MANY: usize = 64;
         let arena = &mut *self.arena;
-        let Nodes { program, values } = &*arena.nodes;
-        if let Operand::Pending(top) = condition {
+        let nodes = &*arena.nodes;
+        if let Term::Pending(top) = condition {
             // Those whose turn has come and that have no value are cut out, too: they fail.
-            program.gather(&mut arena.needed, values, 0, top);
+            nodes.program.gather(&mut arena.needed, &nodes.values, 0, top);
             if arena.needed.positions.len() > MANY {
                 return Ok(None);
             }
         }
-        arena.condition.cut(program, values, condition, &arena.needed);
+        arena.condition.cut(nodes, condition, &arena.needed);
         B::observe(&mut self.base, &arena.condition, &mut arena.scratch).map(Some)
     }
 
     /// A table that a condition depends on, to tell where the conflict was.
     #[cold]
-    fn table_of(&self, condition: Operand) -> TableId {
-        let Operand::Pending(top) = condition else { return TableId::default() };
+    fn table_of(&self, condition: Term) -> TableId {
+        let Term::Pending(top) = condition else { return TableId::default() };
         let (program, mut needed) = (&self.arena.nodes.program, Needed::default());
         program.gather(&mut needed, &vec![None; program.nodes.len()], 0, top);
         let row = needed.positions.iter().find_map(|&position| match program.nodes[position as usize] {

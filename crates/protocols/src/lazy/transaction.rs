@@ -6,7 +6,9 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_engine::aggregate::{Group, Grouping};
-use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey, Operand, Scalar, Scope};
+use polychron_engine::futures::{
+    Assigned, Bytes, ExpressionArena, FutureColumn, NewRow, OpenKey, Operand, Scope, Value,
+};
 use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Finding;
@@ -70,7 +72,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         &mut self,
         table: TableId,
         key: &OpenKey,
-        row: Option<RowRef<'_>>,
+        row: Option<NewRow<'_>>,
         columns: &Assigned,
     ) -> Result<(), Error> {
         if self.expressions.is_none() {
@@ -80,12 +82,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             };
         }
         self.base.definition(table)?;
-        let operands = key.parts().iter().map(|part| part.value).chain(columns.iter().map(|(_, value)| *value));
-        self.with_nodes(|this| {
-            operands.into_iter().try_for_each(|operand| this.arena.nodes.value(operand).map(drop))?;
-            this.arena.defer_write(table, (key.bytes()?, key), row, columns);
-            Ok(())
-        })
+        self.with_nodes(|this| this.arena.defer_write(table, key, row, columns))
     }
 
     /// Before a range is read.
@@ -260,7 +257,8 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
             this.before_unknown(table)?;
             let row = this.arena.row(table, key);
             for (column, future) in columns.iter().zip(futures) {
-                *future = this.arena.column(row, *column);
+                let term = this.arena.column(row, *column);
+                *future = this.arena.nodes.operand(term);
             }
             Ok(())
         })
@@ -268,12 +266,13 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
         self.with_nodes(|this| {
+            let condition = this.arena.nodes.term(&condition)?;
             if let Some(value) = this.arena.nodes.value(condition)? {
-                return Ok(value != 0);
+                return Ok(value.is_true());
             }
             let Some(truth) = this.observe(condition)? else {
                 this.resolve_node(condition)?;
-                return Ok(this.arena.resolved(condition)? != 0);
+                return Ok(this.arena.resolved(condition)?.is_true());
             };
             if !B::HOLDS_CONDITIONS {
                 this.arena.observed.push(Observed { condition, truth });
@@ -283,12 +282,17 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     }
 
     fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error> {
-        let is_known = self.with_nodes(|this| this.arena.nodes.value(condition))?.is_some();
-        if B::HOLDS_CONDITIONS || !self.speculates || is_known {
+        if B::HOLDS_CONDITIONS || !self.speculates {
             return self.test_future(condition);
         }
-        self.arena.observed.push(Observed { condition, truth: assumed });
-        Ok(assumed)
+        self.with_nodes(|this| {
+            let condition = this.arena.nodes.term(&condition)?;
+            if let Some(value) = this.arena.nodes.value(condition)? {
+                return Ok(value.is_true());
+            }
+            this.arena.observed.push(Observed { condition, truth: assumed });
+            Ok(assumed)
+        })
     }
 
     #[inline]
@@ -301,9 +305,9 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         self.with_nodes(|this| {
             this.before_unknown(table)?;
             let row = this.arena.row(table, key);
-            for &(column, value) in columns {
-                this.arena.nodes.value(value)?;
-                this.arena.write(row, column, value);
+            for (column, value) in columns {
+                let value = this.arena.nodes.term(value)?;
+                this.arena.write(row, *column, value);
             }
             Ok(())
         })
@@ -320,18 +324,20 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         &mut self,
         table: TableId,
         key: &OpenKey,
-        row: RowRef<'_>,
+        row: NewRow<'_>,
         columns: &Assigned,
     ) -> Result<(), Error> {
         self.defer_write(table, key, Some(row), columns)
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error> {
+        let Operand::Pending(_) = future else { return Ok(future.known()?) };
         self.with_nodes(|this| {
-            if this.arena.nodes.value(future)?.is_none() {
-                this.resolve_node(future)?;
+            let term = this.arena.nodes.term(&future)?;
+            if this.arena.nodes.value(term)?.is_none() {
+                this.resolve_node(term)?;
             }
-            Ok(this.arena.resolved(future)?)
+            Ok(this.arena.nodes.program.texts.release(this.arena.resolved(term)?))
         })
     }
 }

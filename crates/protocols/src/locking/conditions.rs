@@ -12,8 +12,8 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
-use polychron_engine::lazy::{Condition, Values};
+use polychron_engine::futures::{FutureColumn, FutureError, Span, Texts, Value};
+use polychron_engine::lazy::{Condition, Scratch};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::IndexRef;
 use polychron_schema::RowRef;
@@ -39,13 +39,13 @@ pub(super) struct Conditions {
     /// Some may still be shared locks. They become condition locks, or are released, before the next condition is tested.
     requests: Requests,
     others: Vec<Other>,
-    values: Values,
+    scratch: Scratch,
 }
 
 impl Conditions {
     /// No conditions of a table.
     pub(super) fn new(table: &LockTable) -> Self {
-        Self { requests: Requests::new(table), others: Vec::new(), values: Values::default() }
+        Self { requests: Requests::new(table), others: Vec::new(), scratch: Scratch::default() }
     }
 
     /// The shared locks under which a condition is tested.
@@ -103,9 +103,10 @@ impl LockingTransaction<'_> {
     /// Whether a condition is true of rows that are locked.
     fn evaluate(&mut self, condition: &Condition) -> Result<bool, Error> {
         self.work(|this| {
-            let mut values = std::mem::take(&mut this.state.conditions.values);
-            let truth = condition.evaluate(&mut values, |table, key: &[u8], column| this.look(table, key, column));
-            this.state.conditions.values = values;
+            let mut scratch = std::mem::take(&mut this.state.conditions.scratch);
+            let truth = condition
+                .evaluate(&mut scratch, |table, key: &[u8], column, texts| this.look(table, key, column, texts));
+            this.state.conditions.scratch = scratch;
             truth
         })
     }
@@ -139,11 +140,17 @@ impl LockingTransaction<'_> {
     }
 
     /// A column of a row that is locked.
-    fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Error> {
+    fn look(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        column: FutureColumn,
+        texts: &mut Texts,
+    ) -> Result<Value<Span>, Error> {
         let primary = &self.state.base.tables.table(table)?.primary;
         let words = self.records.look(primary, key, self.state.conditions.shared_locks());
         let row = RowRef::from_words(words.ok_or(FutureError::NoRow(table))?);
-        Ok(column.load(row).ok_or(FutureError::Null(table))?)
+        Ok(texts.keep_value(&column.load(table, row)?)?)
     }
 
     #[cold]

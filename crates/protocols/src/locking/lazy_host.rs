@@ -1,7 +1,7 @@
 //! Below a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
 
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::lazy::{BaseTransaction, Claim, Condition, LazyHost, Names, Values};
+use polychron_engine::lazy::{BaseTransaction, Claim, Condition, LazyHost, Names, Scratch};
 use polychron_engine::rows::Primitives;
 
 use super::options::{Options, Policy};
@@ -21,7 +21,7 @@ impl LazyHost for Locking {
     fn observe(
         transaction: &mut BaseTransaction<'_, Self>,
         condition: &Condition,
-        _scratch: &mut Values,
+        _scratch: &mut Scratch,
     ) -> Result<bool, Error> {
         // It is looked at by ways of its own.
         transaction.watch().give_up();

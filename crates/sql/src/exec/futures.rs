@@ -187,7 +187,7 @@ impl Step<'_> {
         let Some(key) = point_key(self.scan, context, &mut scratch)? else { return Ok(Some(0)) };
         let stored = &self.scan.table.layout.columns()[self.column];
         let span = ColumnSpan { index: self.column as u16, slot: stored.slot };
-        let column = FutureColumn { span, column_type: stored.column_type };
+        let column = FutureColumn { span, column_type: stored.column_type, nullable: false };
         let step = Stepped { column, operation: self.operation, by, bound };
         Ok(Some(exec.access.step(self.scan.table.id, key, &step)?.into()))
     }

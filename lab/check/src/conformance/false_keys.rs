@@ -59,7 +59,7 @@ impl EncodedKey for Fickle<'_> {
 }
 
 fn column() -> FutureColumn {
-    FutureColumn { span: Item::VALUE.span(), column_type: ColumnType::I64 }
+    FutureColumn { span: Item::VALUE.span(), column_type: ColumnType::I64, nullable: false }
 }
 
 /// Ways to use a key of a row.
@@ -80,8 +80,8 @@ fn use_key<T: Transaction, K: EncodedKey>(
         3 => t.insert_row(table, key, row).map(drop),
         4 => t.put_row(table, key, row).map(drop),
         5 => t.delete_row(table, key).map(drop),
-        6 => t.read_futures(table, key, &[column()], &mut [Operand::Known(0)]),
-        7 => t.write_futures(table, key, &[(column(), Operand::Known(3))]),
+        6 => t.read_futures(table, key, &[column()], &mut [Operand::of(0)]),
+        7 => t.write_futures(table, key, &[(column(), Operand::of(3))]),
         8 => t.update_unchecked(table, key, &Projection::ALL, |_| ()).map(drop),
         _ => {
             t.prefetch_row(table, key);
