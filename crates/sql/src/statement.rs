@@ -10,6 +10,7 @@ use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
 use crate::bind::{Binder, NewTable, TABLE_AS};
+use crate::casts;
 use crate::catalog::{Catalog, Description, Schema, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
@@ -28,7 +29,7 @@ use crate::sequences::{Drawn, Sequence, SequenceDefinition};
 use crate::session::Sum;
 use crate::streams::Stream;
 use crate::text::Zone;
-use crate::types::{Bound, ColumnType, Type};
+use crate::types::Type;
 
 /// A plan with its parameters' values.
 pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
@@ -413,7 +414,7 @@ fn run<T: Transaction>(
     let mut exec = Exec::new(&access, &shared);
     let context = Context { arena: &arena, parameters, outer: None, zone, now, exec: Some(exec) };
     let columns = plan.columns();
-    let is_padded = columns.iter().any(|column| padded_length(column.of).is_some());
+    let is_padded = columns.iter().any(|column| column.of.padding().is_some());
     let done = execute(plan, &mut exec, &context, &mut |exec, row| {
         if is_padded {
             let arena = exec.take_arena();
@@ -437,21 +438,11 @@ fn run<T: Transaction>(
     done
 }
 
-/// How many characters all values of a column of an answer have.
-fn padded_length(of: ColumnType) -> Option<usize> {
-    match of {
-        ColumnType { base: Type::Bpchar, bound: Bound::Length(length) } => Some(length as usize),
-        _ => None,
-    }
-}
-
 /// A row as the client gets it: a `character` has blanks up to its length, which it has nowhere else.
 fn padded<'a>(row: &[Datum<'a>], columns: &[OutputColumn], arena: &'a Bump) -> &'a [Datum<'a>] {
-    let values = row.iter().zip(columns).map(|(value, column)| match (*value, padded_length(column.of)) {
-        (Datum::Text(text), Some(length)) => {
-            Datum::Text(bumpalo::format!(in arena, "{:<1$}", text, length).into_bump_str())
-        }
-        (value, _) => value,
+    let values = row.iter().zip(columns).map(|(value, column)| match column.of.padding() {
+        Some(length) => casts::padded(*value, length, arena),
+        None => *value,
     });
     let mut own = bumpalo::collections::Vec::with_capacity_in(row.len(), arena);
     own.extend(values);
