@@ -40,6 +40,8 @@ pub(crate) enum Cast {
     Items(Type, Type),
     /// The elements of an array become what is shown of them.
     ShowItems(Type),
+    /// A `character`, or each in an array, gets blanks up to a length.
+    Pad(u32),
     /// The value becomes JSON, in normal form where it is one of `jsonb`.
     Json(Type, bool),
     /// Keys and values, one behind the other, become an object.
@@ -277,14 +279,6 @@ pub(crate) fn json_of<'a>(text: &str, is_binary: bool, context: &Context<'a>) ->
     Ok(Datum::Json(context.arena.alloc_str(&json::parse(text)?.normal()?)))
 }
 
-/// Whether values of the one type are values of the other one, as they are.
-pub(crate) fn is_same(from: Type, to: Type) -> bool {
-    matches!(
-        (from, to),
-        (Type::Varchar, Type::Text) | (Type::Text, Type::Varchar) | (Type::Bpchar, Type::Text | Type::Varchar)
-    ) || from == to
-}
-
 fn integer(datum: Datum<'_>) -> i64 {
     if let Datum::Int(value) = datum { value } else { 0 }
 }
@@ -383,6 +377,7 @@ impl Cast {
                     array.items().map(|item| Self::Show(of).apply(item, context)).collect::<Result<Vec<_>, _>>()?;
                 Ok(Array::datum(context.arena, &array.dimensions(), items))
             }
+            (Self::Pad(length), datum) => Ok(padded(datum, length, context.arena)),
             (Self::JsonRow(is_binary), Datum::Array(parts)) => {
                 let parts: Vec<_> = parts.items().collect();
                 let mut text = String::from("{");
@@ -407,6 +402,18 @@ impl Cast {
             (Self::Write(_), Datum::Bool(value)) => Ok(Datum::Text(if value { "true" } else { "false" })),
             (Self::Write(of) | Self::Show(of), _) => Ok(context.text(|out| text::write(of, datum, context.zone, out))),
         }
+    }
+}
+
+/// A `character`, or each in an array, with blanks up to a length.
+pub(crate) fn padded<'a>(datum: Datum<'_>, length: u32, arena: &'a Bump) -> Datum<'a> {
+    match datum {
+        Datum::Text(text) => Datum::Text(bumpalo::format!(in arena, "{:<1$}", text, length as usize).into_bump_str()),
+        Datum::Array(array) => {
+            let items: Vec<_> = array.items().map(|item| padded(item, length, arena)).collect();
+            Array::datum(arena, &array.dimensions(), items)
+        }
+        other => other.within(arena),
     }
 }
 

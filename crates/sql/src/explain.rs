@@ -24,6 +24,25 @@ pub(crate) struct Analyzed {
     pub(crate) has_summary: bool,
 }
 
+/// The column of what EXPLAIN answers.
+fn explained() -> Vec<OutputColumn> {
+    vec![OutputColumn::new("QUERY PLAN", Type::Text)]
+}
+
+impl Plan {
+    /// The query whose rows are the lines of a plan.
+    pub(crate) fn in_words(plan: &Self, is_planned: bool) -> Self {
+        let lines = lines(plan, is_planned).into_iter();
+        let rows = lines.map(|line| vec![Expr::Constant(OwnedDatum::Text(line.into()))]).collect();
+        Self::Query { node: Node::Rows(rows), columns: explained(), is_explained: true }
+    }
+
+    /// The plan that runs another one, and tells what that has done.
+    pub(crate) fn analyzing(plan: Self, has_summary: bool) -> Self {
+        Self::Analyze(Box::new(Analyzed { plan, columns: explained(), has_summary }))
+    }
+}
+
 /// What is wanted of EXPLAIN.
 pub(crate) struct Wanted {
     /// The statement runs.

@@ -117,6 +117,7 @@ impl std::fmt::Debug for Cast {
             Self::Show(of) => write!(out, "Show({of})"),
             Self::Items(from, to) => write!(out, "Items({from}, {to})"),
             Self::ShowItems(of) => write!(out, "ShowItems({of})"),
+            Self::Pad(length) => write!(out, "Pad({length})"),
             Self::Json(of, is_binary) => write!(out, "Json({of}, {is_binary})"),
             Self::JsonRow(is_binary) => write!(out, "JsonRow({is_binary})"),
         }

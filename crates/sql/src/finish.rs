@@ -14,7 +14,7 @@ use polychron_schema::ColumnType as Stored;
 /// The plan without what it need not do.
 pub(crate) fn finished(plan: Plan) -> Plan {
     match plan {
-        Plan::Query { node, columns } => Plan::Query { node: finished_node(node), columns },
+        Plan::Query { node, columns, is_explained } => Plan::Query { node: finished_node(node), columns, is_explained },
         Plan::Insert { table, source, checks, keys, on_conflict, returning } => {
             Plan::Insert { table, source: finished_node(source), checks, keys, on_conflict, returning }
         }

@@ -90,7 +90,7 @@ impl Tag {
             Plan::Insert { .. } => Self::Counted("INSERT 0"),
             Plan::With(with) => Self::of(&with.plan),
             Plan::Truncate(_) | Plan::Call(_) => Self::Fixed(plan.verb().into()),
-            Plan::Analyze(_) => Self::Fixed("EXPLAIN".into()),
+            Plan::Analyze(_) | Plan::Query { is_explained: true, .. } => Self::Fixed("EXPLAIN".into()),
             _ => Self::Counted(plan.verb()),
         }
     }

@@ -8,7 +8,7 @@ use polychron_base::TableId;
 use crate::bind::{Aggregate, Window, WindowCall};
 use crate::catalog::{ForeignKey, Table};
 use crate::changing::{Merge, With};
-use crate::datum::{Datum, OwnedDatum};
+use crate::datum::Datum;
 pub(crate) use crate::explain::Analyzed;
 use crate::expr::Expr;
 use crate::functions::Function;
@@ -413,6 +413,8 @@ pub(crate) enum Plan {
     Query {
         node: Node,
         columns: Vec<OutputColumn>,
+        /// Its rows are a plan in words.
+        is_explained: bool,
     },
     /// Rows of all columns of the table.
     Insert {
@@ -534,18 +536,6 @@ pub(crate) struct Returning {
 }
 
 impl Plan {
-    /// The query whose rows are the lines of a plan.
-    pub(crate) fn in_words(plan: &Self, is_planned: bool) -> Self {
-        let lines = crate::explain::lines(plan, is_planned).into_iter();
-        let rows = lines.map(|line| vec![Expr::Constant(OwnedDatum::Text(line.into()))]).collect();
-        Self::Query { node: Node::Rows(rows), columns: explained() }
-    }
-
-    /// The plan that runs another one, and tells what that has done.
-    pub(crate) fn analyzing(plan: Self, has_summary: bool) -> Self {
-        Self::Analyze(Box::new(Analyzed { plan, columns: explained(), has_summary }))
-    }
-
     /// The statement that it is.
     pub(crate) fn verb(&self) -> &'static str {
         match self {
@@ -574,11 +564,6 @@ impl Plan {
             }
         }
     }
-}
-
-/// The column of what EXPLAIN answers.
-fn explained() -> Vec<OutputColumn> {
-    vec![OutputColumn::new("QUERY PLAN", crate::types::Type::Text)]
 }
 
 /// The parts of a condition that all have to hold.

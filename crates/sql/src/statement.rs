@@ -10,6 +10,7 @@ use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
 use crate::bind::{Binder, NewTable, TABLE_AS};
+use crate::casts;
 use crate::catalog::{Catalog, Description, Schema, Table, View, taken};
 use crate::context::{Context, Now};
 use crate::datum::Datum;
@@ -29,7 +30,7 @@ use crate::sequences::{Drawn, Sequence, SequenceDefinition};
 use crate::session::Sum;
 use crate::streams::Stream;
 use crate::text::Zone;
-use crate::types::{Bound, ColumnType, Type};
+use crate::types::Type;
 
 /// A plan with its parameters' values.
 pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
@@ -446,7 +447,7 @@ fn shown<'o>(
     columns: &'o [OutputColumn],
     out: &'o mut dyn FnMut(&[Datum<'_>]) -> Result<Flow, SqlError>,
 ) -> impl FnMut(&mut Exec<'_>, &[Datum<'_>]) -> Result<Flow, Failure> + 'o {
-    let is_padded = columns.iter().any(|column| padded_length(column.of).is_some());
+    let is_padded = columns.iter().any(|column| column.of.padding().is_some());
     move |exec, row| {
         if is_padded {
             let arena = exec.take_arena();
@@ -458,21 +459,11 @@ fn shown<'o>(
     }
 }
 
-/// How many characters all values of a column of an answer have.
-fn padded_length(of: ColumnType) -> Option<usize> {
-    match of {
-        ColumnType { base: Type::Bpchar, bound: Bound::Length(length) } => Some(length as usize),
-        _ => None,
-    }
-}
-
 /// A row as the client gets it: a `character` has blanks up to its length, which it has nowhere else.
 fn padded<'a>(row: &[Datum<'a>], columns: &[OutputColumn], arena: &'a Bump) -> &'a [Datum<'a>] {
-    let values = row.iter().zip(columns).map(|(value, column)| match (*value, padded_length(column.of)) {
-        (Datum::Text(text), Some(length)) => {
-            Datum::Text(bumpalo::format!(in arena, "{:<1$}", text, length).into_bump_str())
-        }
-        (value, _) => value,
+    let values = row.iter().zip(columns).map(|(value, column)| match column.of.padding() {
+        Some(length) => casts::padded(*value, length, arena),
+        None => *value,
     });
     let mut own = bumpalo::collections::Vec::with_capacity_in(row.len(), arena);
     own.extend(values);

@@ -198,6 +198,8 @@ pub enum Bound {
     None,
     /// So many characters.
     Length(u32),
+    /// Nothing that is declared; each value of `character` has so many characters nevertheless.
+    Padded(u32),
     /// So many digits, and how many of them stand behind the point.
     Digits(u32, u32),
     /// So many digits of a second.
@@ -211,7 +213,7 @@ impl Bound {
     /// The type modifier that says so of a type in PostgreSQL; −1: nothing.
     pub fn modifier(self, of: Type) -> i32 {
         match self {
-            Self::None => -1,
+            Self::None | Self::Padded(_) => -1,
             Self::Length(length) => (length as i32).saturating_add(4),
             Self::Digits(precision, scale) => ((precision << 16 | scale) as i32).saturating_add(4),
             Self::Seconds(digits) if of.element().unwrap_or(of) == Type::Interval => ALL_FIELDS << 16 | digits as i32,
@@ -431,6 +433,28 @@ impl fmt::Display for Type {
     }
 }
 
+impl ColumnType {
+    /// How many characters its values, or their elements, are padded to with blanks.
+    pub(crate) fn padding(self) -> Option<u32> {
+        match (self.base.element().unwrap_or(self.base), self.bound) {
+            (Type::Bpchar, Bound::Length(length) | Bound::Padded(length)) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// What is made of its values without another length: `of` is the type itself, that of their arrays, or that of their elements.
+    pub(crate) fn passed_on(self, of: Type) -> Self {
+        let is_padded = of.element().unwrap_or(of) == Type::Bpchar;
+        let bound = self.padding().filter(|_| is_padded).map_or(Bound::None, Bound::Padded);
+        Self { base: of, bound }
+    }
+
+    /// What a column that is made of such values is declared as.
+    pub(crate) fn declared(self) -> Self {
+        if matches!(self.bound, Bound::Padded(_)) { self.base.into() } else { self }
+    }
+}
+
 impl From<Type> for ColumnType {
     fn from(base: Type) -> Self {
         Self { base, bound: Bound::None }
@@ -443,7 +467,7 @@ impl fmt::Display for ColumnType {
             return write!(out, "{}[]", Self { base: element, bound: self.bound });
         }
         match self.bound {
-            Bound::None => out.write_str(self.base.name()),
+            Bound::None | Bound::Padded(_) => out.write_str(self.base.name()),
             Bound::Length(length) => write!(out, "{}({length})", self.base.name()),
             Bound::Digits(precision, scale) => write!(out, "{}({precision},{scale})", self.base.name()),
             Bound::Seconds(digits) => {

@@ -193,3 +193,12 @@ fn indexes_of_expressions_parts_and_other_types_are_used() {
         assert!(told.starts_with(wanted), "{condition}: {told}");
     }
 }
+
+#[test]
+fn an_explained_statement_has_the_tag_of_its_explanation() {
+    let mut connection = connection::<Serial>();
+    for text in ["EXPLAIN SELECT 1", "EXPLAIN DELETE FROM item", "EXPLAIN ANALYZE SELECT 1"] {
+        assert_eq!(connection.execute(text, &[]).unwrap().tag, "EXPLAIN", "{text}");
+    }
+    assert_eq!(connection.execute("SELECT 1", &[]).unwrap().tag, "SELECT 1");
+}

@@ -30,6 +30,23 @@ pub fn condition(draw: &mut Draw, schema: &Schema, scope: &Scope, depth: usize) 
     Writer::new(draw, schema, 30).condition(scope, depth)
 }
 
+/// A regular expression of few letters, in which parts prefer longer or shorter matches.
+pub(crate) fn regular_expression(draw: &mut Draw) -> String {
+    let mut text = String::new();
+    for _ in 0..draw.within(1, 3) {
+        text += draw.word(&["a", "b", ".", "[^a]", "(a|ab)", "(b|)", "(?:ab|a)", "(a*)", "\\w", "(.)"]);
+        text += draw.word(&["", "", "", "*", "+", "?", "*?", "+?", "??", "{1,2}", "{0,2}?"]);
+        if draw.once_in(7) {
+            text += "|";
+        }
+    }
+    match draw.below(8) {
+        0 => format!("^{text}"),
+        1 => format!("{text}$"),
+        _ => text,
+    }
+}
+
 impl<'w> Writer<'w> {
     pub(crate) fn new(draw: &'w mut Draw, schema: &'w Schema, rarity: usize) -> Self {
         Self { draw, schema, rarity, aliases: 0 }
@@ -190,7 +207,11 @@ impl<'w> Writer<'w> {
                 let not = self.draw.word(&["", "NOT "]);
                 format!("{left} IS {not}DISTINCT FROM {}", self.of(kind, scope, depth))
             }
-            4 if kind == Varchar || kind == Text && self.draw.once_in(2) => {
+            4 if matches!(kind, Varchar | Char) || kind == Text && self.draw.once_in(2) => {
+                if self.draw.once_in(3) {
+                    let sign = self.draw.word(&["~", "!~", "~*"]);
+                    return format!("{left} {sign} '{}'", regular_expression(self.draw));
+                }
                 let sign = self.draw.word(&["LIKE", "NOT LIKE", "ILIKE"]);
                 format!("{left} {sign} {}", self.draw.word(&PATTERNS))
             }
@@ -222,7 +243,7 @@ impl<'w> Writer<'w> {
     fn related(&mut self, kind: Kind) -> Kind {
         let family: &[Kind] = match kind {
             Int2 | Int4 | Int8 | Numeric | Float4 | Float8 => &[Int2, Int4, Int8, Numeric, Float8],
-            Text | Varchar => &[Text, Varchar],
+            Text | Varchar | Char => &[Text, Varchar, Char],
             Date | Timestamp | Timestamptz => &[Date, Timestamp, Timestamptz],
             _ => return kind,
         };
@@ -298,7 +319,7 @@ impl<'w> Writer<'w> {
     }
 
     fn float(&mut self, kind: Kind, scope: &Scope, depth: usize) -> String {
-        match self.draw.below(5) {
+        match self.draw.below(6) {
             0 | 1 => {
                 let sign = self.draw.word(&["+", "-", "*"]);
                 format!("({} {sign} {})", self.of(kind, scope, depth), self.of(kind, scope, depth))
@@ -307,6 +328,12 @@ impl<'w> Writer<'w> {
             3 => {
                 let name = self.draw.word(&["abs", "floor", "ceil", "round", "trunc", "sign", "-"]);
                 format!("{name}({})::{}", self.of(kind, scope, depth), kind.name())
+            }
+            // Which type the sum is of, its text tells.
+            4 if kind == Float8 => {
+                let other = *self.draw.one(&[Int2, Int4, Int8, Numeric, Float8]);
+                let sign = self.draw.word(&["+", "-", "*"]);
+                format!("({} {sign} {})", self.of(Float4, scope, depth), self.of(other, scope, depth))
             }
             _ => {
                 let from = *self.draw.one(&[Int2, Int4, Int8, Numeric, Float4, Float8]);
@@ -342,7 +369,26 @@ impl<'w> Writer<'w> {
     fn text(&mut self, kind: Kind, scope: &Scope, depth: usize) -> String {
         let of = |this: &mut Self| this.of(Text, scope, depth);
         let number = |this: &mut Self| (this.draw.below(9) as i64 - 3).to_string();
-        let inner = match self.draw.below(16) {
+        let inner = match self.draw.below(19) {
+            16 => {
+                let by = self.draw.word(&["-", "<\\&>", "\\1", "<\\0>", "$1"]);
+                let flags = self.draw.word(&["", "g", "gi"]);
+                format!("regexp_replace({}, '{}', '{by}', '{flags}')", of(self), regular_expression(self.draw))
+            }
+            17 => {
+                let name = self.draw.word(&["regexp_match", "regexp_split_to_array"]);
+                format!("{name}({}, '{}')::text", of(self), regular_expression(self.draw))
+            }
+            18 => {
+                let name = self.draw.word(&[
+                    "concat({}, '|')",
+                    "upper({})",
+                    "({} || '|')",
+                    "to_jsonb({})::text",
+                    "array_to_string(ARRAY[{}], ',')",
+                ]);
+                name.replace("{}", &self.of(Char, scope, depth))
+            }
             11 => match self.draw.below(3) {
                 0 => format!("array_to_string({}, ',', '*')", self.of(Texts, scope, depth)),
                 1 => format!("({})[{}]", self.of(Texts, scope, depth), self.draw.below(4)),

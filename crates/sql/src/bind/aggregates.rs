@@ -112,6 +112,7 @@ impl Binder<'_> {
         let types: Vec<_> = arguments.iter().map(Typed::base).collect();
         let missing = || functions::no_function(call.name, &types, functions::Unresolved::None);
         let (wanted, result) = signature(kind, &types).ok_or_else(missing)?;
+        let result = arguments.first().map_or(result.into(), |of| of.of.passed_on(result));
         let mut exprs = Vec::new();
         for (argument, wanted) in arguments.into_iter().zip(wanted) {
             exprs.push(match wanted {
@@ -186,9 +187,9 @@ impl Binder<'_> {
             AggregateKind::PercentileBetween => self.cast(value, Type::Float8.into(), Place::Implicit)?,
             _ => self.known(value)?,
         };
-        let result = value.base();
+        let result = value.of.passed_on(value.base());
         if arguments.len() != wanted {
-            let types: Vec<_> = arguments.iter().map(Typed::base).chain([result]).collect();
+            let types: Vec<_> = arguments.iter().map(Typed::base).chain([result.base]).collect();
             return Err(functions::no_function(call.name, &types, functions::Unresolved::None));
         }
         let mut exprs = vec![value.expr.clone()];

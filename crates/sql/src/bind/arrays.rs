@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use super::blanks::{see_blanks, with_blanks};
 use super::{Binder, folded};
 use crate::casts::{Cast, Place};
 use crate::computed::is_own_name;
@@ -36,11 +37,14 @@ impl Binder<'_> {
             None => super::expressions::common_type("ARRAY", &bound)?,
         };
         let place = if wanted.is_some() { Place::Explicit } else { Place::Implicit };
-        let parts = bound.into_iter().map(|part| Ok(self.cast(part, of.into(), place)?.expr));
-        let parts = parts.collect::<Result<_, SqlError>>()?;
+        let parts = bound.into_iter().map(|part| self.cast(part, of.into(), place));
+        let parts = parts.collect::<Result<Vec<_>, SqlError>>()?;
+        let is_one_length = parts.iter().all(|it| it.of.padding() == parts[0].of.padding());
+        let items = if is_one_length { parts[0].of } else { of.into() };
+        let parts = parts.into_iter().map(|it| it.expr).collect();
         let of = if is_nested { Some(of) } else { of.array() };
         let of = of.ok_or_else(|| SqlError::unsupported("an array of such values"))?;
-        Ok(Typed::new(super::expressions::fold_array(parts, is_nested), of))
+        Ok(Typed::new(super::expressions::fold_array(parts, is_nested), items.passed_on(of)))
     }
 
     /// Elements and slices of an array, parts of JSON.
@@ -122,7 +126,9 @@ impl Binder<'_> {
         (sign, needs_all): (&'static str, bool),
         right: &ast::Expr,
     ) -> Result<Typed, SqlError> {
-        let (value, mut list) = (self.expr(left)?, self.expr(right)?);
+        let (mut value, mut list) = ([self.expr(left)?], self.expr(right)?);
+        see_blanks(sign, &mut value);
+        let [value] = value;
         if list.base() == Type::Unknown {
             let element = if value.base() == Type::Unknown { Type::Text } else { value.base() };
             let array = element.array().ok_or_else(|| SqlError::unsupported("an array of such values"))?;
@@ -155,7 +161,7 @@ impl Binder<'_> {
             (Type::Json, false) | (Type::Jsonb, true) => return Ok(typed.expr),
             (of, is_binary) => Cast::Json(of, is_binary),
         };
-        Ok(Expr::Cast(cast, Box::new(typed.expr)))
+        Ok(Expr::Cast(cast, Box::new(with_blanks(typed).expr)))
     }
 
     /// Functions that take values of any type, or any number of them.

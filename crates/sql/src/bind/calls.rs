@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::aggregates::aggregate_kind;
+use super::blanks::with_blanks;
 use super::expressions::{fold_array, shown};
 use super::windows::window_function;
 use super::{Binder, Written};
@@ -305,7 +306,7 @@ impl Binder<'_> {
     /// The first argument, an array, with its items as texts.
     fn show_items(arguments: &mut Vec<Typed>) {
         let of = arguments[0].base().element().unwrap_or(Type::Text);
-        let array = arguments.remove(0);
+        let array = with_blanks(arguments.remove(0));
         let shown = Expr::Cast(Cast::ShowItems(of), Box::new(array.expr));
         arguments.insert(0, Typed::new(shown, Type::Texts));
     }

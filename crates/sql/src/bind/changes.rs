@@ -184,7 +184,7 @@ impl Binder<'_> {
             let named = columns.iter().map(|&at| &table.columns[at]);
             let named = named.map(|column| OutputColumn::new(&*column.name, column.of)).collect();
             let scan = Scan { columns, ..Scan::whole(&table) };
-            return Ok(Plan::Query { node: Node::Scan(scan), columns: named });
+            return Ok(Plan::Query { node: Node::Scan(scan), columns: named, is_explained: false });
         }
         self.catalog.inserts(need, columns.iter().copied());
         // Columns with numbers of their own take what is given.

@@ -43,7 +43,7 @@ impl Binder<'_> {
     pub(super) fn query_or_change(&mut self, query: &ast::Query) -> Result<Plan, SqlError> {
         if !is_change(query) && !has_changes(query) {
             let bound = self.whole_query(query)?;
-            return Ok(Plan::Query { node: bound.node, columns: bound.columns });
+            return Ok(Plan::Query { node: bound.node, columns: bound.columns, is_explained: false });
         }
         let known = self.tables.len();
         self.changes = Some(Vec::new());
@@ -70,7 +70,7 @@ impl Binder<'_> {
             SetExpr::Merge(ast::Statement::Merge(merge)) => self.merge(merge),
             _ => {
                 let bound = self.whole_query(query)?;
-                Ok(Plan::Query { node: bound.node, columns: bound.columns })
+                Ok(Plan::Query { node: bound.node, columns: bound.columns, is_explained: false })
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
+use super::blanks::{passed_on, see_blanks, with_blanks};
 use super::literals::{beyond_numerics, constant};
 use super::operators::operator_name;
 use super::subqueries::query_of;
@@ -163,6 +164,9 @@ impl Binder<'_> {
     }
 
     fn is(&mut self, inner: &ast::Expr, place: &str, of: impl FnOnce(Box<Expr>) -> Expr) -> Result<Typed, SqlError> {
+        if matches!(inner, ast::Expr::IsDistinctFrom(..) | ast::Expr::IsNotDistinctFrom(..)) {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"IS\""));
+        }
         Ok(truth(of(Box::new(self.condition(inner, place)?))))
     }
 
@@ -247,13 +251,15 @@ impl Binder<'_> {
         self.apply(sign, sides)
     }
 
-    pub(super) fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(super) fn apply(&mut self, sign: &'static str, mut sides: Vec<Typed>) -> Result<Typed, SqlError> {
+        see_blanks(sign, &mut sides);
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
         let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
         self.invoke(found, sides)
     }
 
-    pub(super) fn call(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+    pub(super) fn call(&mut self, name: &str, mut arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        see_blanks(name, &mut arguments);
         let types: Vec<_> = arguments.iter().map(Typed::base).collect();
         let found = functions::resolve(name, &types).map_err(|why| functions::no_function(name, &types, why))?;
         self.invoke(found, arguments)
@@ -274,7 +280,7 @@ impl Binder<'_> {
     }
 
     /// The arguments as a function takes them, and its result.
-    fn fitted(&mut self, function: &Function, arguments: Vec<Typed>) -> Result<(Box<[Expr]>, Type), SqlError> {
+    fn fitted(&mut self, function: &Function, arguments: Vec<Typed>) -> Result<(Box<[Expr]>, ColumnType), SqlError> {
         let types: Vec<_> = arguments.iter().map(Typed::base).collect();
         let element = function.element(&types).ok().flatten();
         if element.is_none() && function.is_polymorphic() {
@@ -288,11 +294,12 @@ impl Binder<'_> {
             Type::AnyElement | Type::AnyEnum => Ok(element.unwrap_or(of)),
             of => Ok(of),
         };
+        let result = passed_on(function, &arguments, concrete(function.result)?);
         let with_types = arguments.into_iter().zip(function.arguments);
         // A function of texts takes those that have a bound as they are.
         let casts =
             with_types.map(|(argument, of)| Ok(self.cast(argument, concrete(*of)?.into(), Place::Implicit)?.expr));
-        Ok((casts.collect::<Result<_, SqlError>>()?, concrete(function.result)?))
+        Ok((casts.collect::<Result<_, SqlError>>()?, result))
     }
 
     /// The expression as one of another type, where that may be.
@@ -323,6 +330,8 @@ impl Binder<'_> {
             return Err(SqlError::new(state, message));
         };
         self.note_cast(cast, &typed.expr, (from, to.base));
+        let to = if to.bound == Bound::None { typed.of.passed_on(to.base) } else { to };
+        let typed = if matches!(cast, Cast::Write(_)) { with_blanks(typed) } else { typed };
         let beyond = beyond_numerics(&typed.expr).filter(|_| matches!(to.base, Type::Float4 | Type::Float8));
         let expr = match (cast, &typed.expr) {
             _ if let Some(digits) = beyond => read_constant(to.base, digits)?,
@@ -492,12 +501,13 @@ pub(super) fn written(typed: Typed) -> Typed {
 
 /// The value as it is shown, which is another text than a cast's where it is a truth value.
 pub(super) fn shown(typed: Typed) -> Expr {
+    let typed = with_blanks(typed);
     let of = typed.base();
     if of == Type::Bool { Expr::Cast(Cast::Show(of), Box::new(typed.expr)) } else { written(typed).expr }
 }
 
 fn bounded(typed: Typed, to: ColumnType, place: Place) -> Typed {
-    if to.bound == Bound::None {
+    if matches!(to.bound, Bound::None | Bound::Padded(_)) {
         return Typed { of: to, ..typed };
     }
     Typed { expr: fold(Expr::Bounded(to, place, Box::new(typed.expr)), Volatility::Immutable), of: to }
@@ -534,7 +544,7 @@ fn computed(expr: Expr) -> Expr {
 }
 
 /// The value in place of the expression, where it is known and computing it does not fail: a failure is one of the execution.
-fn fold(expr: Expr, volatility: Volatility) -> Expr {
+pub(super) fn fold(expr: Expr, volatility: Volatility) -> Expr {
     let is_constant = |it: &Expr| matches!(it, Expr::Constant(_));
     let is_foldable = volatility == Volatility::Immutable
         && match &expr {

@@ -5,6 +5,7 @@ mod alter;
 mod alter_sequences;
 mod arrays;
 mod assignments;
+mod blanks;
 mod bodies;
 mod calls;
 mod changes;
@@ -68,7 +69,7 @@ use crate::names::{Name, Path};
 use crate::plan::SortKey;
 use crate::roles::{RoleId, Roles, SharedAccess};
 use crate::sequences::Drawn;
-use crate::types::Type;
+use crate::types::{ColumnType, Type};
 
 pub(crate) use changes::checks_of;
 pub(crate) use changing::check_reads_only;
@@ -209,7 +210,7 @@ pub(crate) struct Aggregate {
     pub(crate) order: Vec<SortKey>,
     pub(crate) is_distinct: bool,
     pub(crate) filter: Option<Expr>,
-    pub(crate) result: Type,
+    pub(crate) result: ColumnType,
 }
 
 impl Aggregate {

@@ -73,6 +73,7 @@ impl Binder<'_> {
         let is_nested = column.of.base.element().is_some();
         let of = if is_nested { Some(column.of.base) } else { column.of.base.array() };
         let of = of.ok_or_else(|| SqlError::unsupported("an array of such values"))?;
+        let of = column.of.passed_on(of);
         Ok(Typed::new(self.asked(bound.node, Question::Array { is_nested }), of))
     }
 

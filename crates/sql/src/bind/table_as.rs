@@ -44,7 +44,7 @@ impl Binder<'_> {
                 let message = format!("column \"{named}\" specified more than once");
                 return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
             }
-            draft.description.columns.push(Column::new(named, column.of));
+            draft.description.columns.push(Column::new(named, column.of.declared()));
         }
         let (mut table, objects) = draft.table(&self.catalog)?;
         let mut definition = Definition::new(TABLE_AS);

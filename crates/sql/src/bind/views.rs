@@ -88,7 +88,7 @@ impl Binder<'_> {
         if let Some(temporary) = about.iter().find(|it| it.is_temporary()) {
             return Err(SqlError::unsupported(format!("a view about the temporary table {temporary}")));
         }
-        let types: Vec<_> = bound.columns.iter().map(|column| column.of).collect();
+        let types: Vec<_> = bound.columns.iter().map(|column| column.of.declared()).collect();
         let own: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
         let mut query = create.query.clone();
         super::view_columns::with_columns(&mut query, &own);

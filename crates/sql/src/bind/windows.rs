@@ -14,7 +14,7 @@ use crate::expr::{Expr, Typed};
 use crate::functions;
 use crate::parse::EXCLUSION;
 use crate::plan::{Node, SortKey};
-use crate::types::{Category, Type};
+use crate::types::{Category, ColumnType, Type};
 
 /// A window function that an expression uses.
 #[derive(Clone, Debug)]
@@ -182,7 +182,11 @@ impl Binder<'_> {
         })
     }
 
-    fn window_arguments(&mut self, function: &WindowFunction, call: &Call<'_>) -> Result<(Vec<Expr>, Type), SqlError> {
+    fn window_arguments(
+        &mut self,
+        function: &WindowFunction,
+        call: &Call<'_>,
+    ) -> Result<(Vec<Expr>, ColumnType), SqlError> {
         use WindowFunction as Of;
         let mut arguments = call.arguments.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<_> = arguments.iter().map(Typed::base).collect();
@@ -203,13 +207,13 @@ impl Binder<'_> {
         // The value, and what stands for it where there is no row, are of one type.
         let default = (arguments.len() == 3).then(|| arguments.pop()).flatten();
         let mut exprs = Vec::new();
-        let mut result = result;
+        let mut result: ColumnType = result.into();
         let mut rest = arguments.into_iter();
         if value_count == 1 {
             let value = rest.next().unwrap_or_else(|| constant(Datum::Null, Type::Unknown));
             let values = std::iter::once(value).chain(default).collect();
             let (values, of) = self.alike(call.name, values)?;
-            result = of.base;
+            result = of.passed_on(of.base);
             exprs.extend(values);
         }
         let mut made = Vec::new();
@@ -228,7 +232,7 @@ impl Binder<'_> {
     fn windowed(
         &mut self,
         over: &ast::WindowType,
-        bind: impl FnOnce(&mut Self) -> Result<(WindowFunction, Vec<Expr>, Type), SqlError>,
+        bind: impl FnOnce(&mut Self) -> Result<(WindowFunction, Vec<Expr>, ColumnType), SqlError>,
     ) -> Result<Typed, SqlError> {
         let Some(mut so_far) = self.behind.take() else {
             return Err(match self.place {

@@ -106,7 +106,7 @@ impl State {
                 plain(Datum::Numeric(value.into()))
             }
             (_, Datum::Null, value) => value.owned(),
-            (AggregateKind::Sum | AggregateKind::Average, sum, value) => plain(add(sum, value)?),
+            (AggregateKind::Sum | AggregateKind::Average, sum, value) => plain(add(sum, value, aggregate.result.base)?),
             (AggregateKind::Least, least, value) if value.compare(least).is_lt() => value.owned(),
             (AggregateKind::Greatest, greatest, value) if value.compare(greatest).is_gt() => value.owned(),
             (AggregateKind::All, Datum::Bool(all), Datum::Bool(value)) => plain(Datum::Bool(all && value)),
@@ -140,9 +140,14 @@ impl State {
             Datum::Float(x) => {
                 let count = self.count as f64;
                 let [sum, squares, ..] = &mut self.more().sums;
+                let before = *sum;
                 *sum += x;
                 if count > 1.0 {
                     *squares += (x * count - *sum).powi(2) / (count * (count - 1.0));
+                    if sum.is_infinite() || squares.is_infinite() {
+                        functions::checked_float(f64::INFINITY, Type::Float8, [before, x], true)?;
+                        *squares = f64::NAN;
+                    }
                 } else if !x.is_finite() {
                     *squares = f64::NAN;
                 }
@@ -200,13 +205,10 @@ impl State {
             (AggregateKind::Average, Datum::Interval(sum)) => {
                 plain(Datum::Interval(functions::span_divided(sum, self.count as f64)?))
             }
-            (AggregateKind::Sum, Datum::Numeric(sum)) if aggregate.result == Type::Int8 => {
+            (AggregateKind::Sum, Datum::Numeric(sum)) if aggregate.result.base == Type::Int8 => {
                 plain(crate::casts::in_range(sum.units(), Type::Int8)?)
             }
-            (AggregateKind::Sum, Datum::Float(sum)) if aggregate.result == Type::Float4 => {
-                plain(Datum::Float(f64::from(sum as f32)))
-            }
-            (AggregateKind::Join, _) => self.joined(aggregate.result),
+            (AggregateKind::Join, _) => self.joined(aggregate.result.base),
             (AggregateKind::Gather | AggregateKind::JsonList { .. } | AggregateKind::JsonObject { .. }, _) => {
                 self.gathered(aggregate)?
             }
@@ -377,11 +379,11 @@ fn mode(rows: &[&Vec<OwnedDatum>]) -> OwnedDatum {
     best
 }
 
-fn add(sum: Datum<'_>, value: Datum<'_>) -> Result<Datum<'static>, SqlError> {
+fn add(sum: Datum<'_>, value: Datum<'_>, of: Type) -> Result<Datum<'static>, SqlError> {
     match (sum, value) {
         (Datum::Numeric(sum), Datum::Int(value)) => sum.add(Decimal::from(value)).map(Datum::Numeric),
         (Datum::Numeric(sum), Datum::Numeric(value)) => sum.add(value).map(Datum::Numeric),
-        (Datum::Float(sum), Datum::Float(value)) => Ok(Datum::Float(sum + value)),
+        (Datum::Float(sum), Datum::Float(value)) => functions::sum_of_floats(sum, value, of),
         (Datum::Interval(sum), Datum::Interval(value)) => functions::sum_of_spans(sum, value).map(Datum::Interval),
         (sum, value) => unreachable!("{sum:?} and {value:?} are of one type"),
     }

@@ -59,7 +59,7 @@ fn remainder(a: i128, b: i128) -> Result<i128, SqlError> {
 }
 
 /// A float of a type that came of `operands`; infinity and zero must not come of numbers that are neither.
-fn checked<'a>(value: f64, of: Type, operands: [f64; 2], may_be_zero: bool) -> Result<Datum<'a>, SqlError> {
+pub(crate) fn checked<'a>(value: f64, of: Type, operands: [f64; 2], may_be_zero: bool) -> Result<Datum<'a>, SqlError> {
     let value = if of == Type::Float4 { f64::from(value as f32) } else { value };
     let out =
         |what: &str| Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {what}")));
@@ -69,9 +69,14 @@ fn checked<'a>(value: f64, of: Type, operands: [f64; 2], may_be_zero: bool) -> R
     if value == 0.0 && !may_be_zero { out("underflow") } else { Ok(Datum::Float(value)) }
 }
 
+/// The sum of two floats of a type.
+pub(crate) fn sum<'a>(a: f64, b: f64, of: Type) -> Result<Datum<'a>, SqlError> {
+    checked(a + b, of, [a, b], true)
+}
+
 fn add_floats<'a>(arguments: &[Datum<'a>], of: Type) -> Result<Datum<'a>, SqlError> {
     let (a, b) = floats(arguments);
-    checked(a + b, of, [a, b], true)
+    sum(a, b, of)
 }
 
 fn subtract_floats<'a>(arguments: &[Datum<'a>], of: Type) -> Result<Datum<'a>, SqlError> {
@@ -167,13 +172,21 @@ macro_rules! integer_operators {
             "-"(Float8, Float8) -> Float8 = |it, _| subtract_floats(it, Type::Float8);
             "*"(Float8, Float8) -> Float8 = |it, _| multiply_floats(it, Type::Float8);
             "/"(Float8, Float8) -> Float8 = |it, _| divide_floats(it, Type::Float8);
+            "+"(Float4, Float8) -> Float8 = |it, _| add_floats(it, Type::Float8);
+            "-"(Float4, Float8) -> Float8 = |it, _| subtract_floats(it, Type::Float8);
+            "*"(Float4, Float8) -> Float8 = |it, _| multiply_floats(it, Type::Float8);
+            "/"(Float4, Float8) -> Float8 = |it, _| divide_floats(it, Type::Float8);
+            "+"(Float8, Float4) -> Float8 = |it, _| add_floats(it, Type::Float8);
+            "-"(Float8, Float4) -> Float8 = |it, _| subtract_floats(it, Type::Float8);
+            "*"(Float8, Float4) -> Float8 = |it, _| multiply_floats(it, Type::Float8);
+            "/"(Float8, Float4) -> Float8 = |it, _| divide_floats(it, Type::Float8);
             "^"(Float8, Float8) -> Float8 = |it, _| {
                 let (a, b) = floats(it);
-                checked(power(a, b)?, Type::Float8, [a, b], true)
+                checked(power(a, b)?, Type::Float8, [a, b], a == 0.0 || !a.is_finite() || !b.is_finite())
             };
             "power"(Float8, Float8) -> Float8 = |it, _| {
                 let (a, b) = floats(it);
-                checked(power(a, b)?, Type::Float8, [a, b], true)
+                checked(power(a, b)?, Type::Float8, [a, b], a == 0.0 || !a.is_finite() || !b.is_finite())
             };
             "-"(Float4) -> Float4 = |it, _| Ok(Datum::Float(-float(it)));
             "-"(Float8) -> Float8 = |it, _| Ok(Datum::Float(-float(it)));

@@ -20,6 +20,7 @@ mod system;
 mod times;
 mod waits;
 
+pub(crate) use arithmetic::{checked as checked_float, sum as sum_of_floats};
 pub(crate) use parts::PARTS_OF_SPAN;
 pub(crate) use sets::columns_of;
 pub(crate) use system::is_of_rights;
@@ -212,11 +213,9 @@ fn narrow(mut left: Vec<&'static Function>, arguments: &[Type]) -> Result<&'stat
     if left.is_empty() {
         return Err(Unresolved::None);
     }
-    keep_best(&mut left, |it| count(it, arguments, |to, from| casts::is_same(from, to)));
+    keep_best(&mut left, |it| count(it, arguments, |to, from| from == to));
     keep_best(&mut left, |it| {
-        count(it, arguments, |to, from| {
-            casts::is_same(from, to) || from.category() == to.category() && to.is_preferred()
-        })
+        count(it, arguments, |to, from| from == to || from.category() == to.category() && to.is_preferred())
     });
     if let [only] = left[..] {
         return Ok(only);

@@ -1,11 +1,13 @@
 //! Matches of regular expressions by their numbers: where they begin, and from where on they are looked for.
 
-use super::patterns::{flags_of, replacement, with_regex};
-use super::strings::check_length;
+use std::ops::Range;
+
+use super::patterns::{self, first_alone};
 use super::{Function, functions};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::regexes::{Flags, with_regex};
 
 fn text<'a>(datum: Datum<'a>) -> &'a str {
     if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
@@ -25,13 +27,8 @@ fn number(arguments: &[Datum<'_>], at: usize, (name, least): (&str, i64)) -> Res
     Ok(value as usize)
 }
 
-fn flags<'a>(function: &str, arguments: &[Datum<'a>], at: usize) -> Result<&'a str, SqlError> {
-    let flags = arguments.get(at).map_or("", |it| text(*it));
-    if flags.contains('g') {
-        let message = format!("{function}() does not support the \"global\" option");
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    Ok(flags)
+fn flags(function: &str, arguments: &[Datum<'_>], at: usize) -> Result<Flags, SqlError> {
+    first_alone(function, Flags::of(arguments.get(at).map_or("", |it| text(*it)))?, None)
 }
 
 /// Where the character of this number begins, counted from one.
@@ -40,20 +37,20 @@ fn byte_of(of: &str, character: usize) -> usize {
 }
 
 /// The part of a text that a group of a match is: `text, pattern, start, n, …`.
-fn found<'a>(
-    arguments: &[Datum<'a>],
-    (flags, group): (&str, usize),
-) -> Result<Option<std::ops::Range<usize>>, SqlError> {
+fn found(arguments: &[Datum<'_>], (flags, group): (Flags, usize)) -> Result<Option<Range<usize>>, SqlError> {
     let (start, wanted) = (number(arguments, 2, ("start", 1))?, number(arguments, 3, ("n", 1))?);
     let of = text(arguments[0]);
-    let first = byte_of(of, start);
-    with_regex(text(arguments[1]), flags_of(flags)?.1, |regex| {
-        let part = &of[first..];
-        // Without groups the whole match is meant, whatever group is asked for.
-        let captures = regex.captures_iter(part).nth(wanted - 1)?;
-        let range = captures.get(group)?.range();
-        Some(range.start + first..range.end + first)
-    })
+    let (mut number, mut result) = (0, None);
+    with_regex(text(arguments[1]), flags, |regex| {
+        regex.each(of, byte_of(of, start), |regex, found| {
+            number += 1;
+            if number == wanted {
+                result = regex.groups(of, &found)?.get(group).cloned().flatten();
+            }
+            Ok(number < wanted)
+        })
+    })?;
+    Ok(result)
 }
 
 fn part<'a>(arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
@@ -83,34 +80,20 @@ fn replaced<'a>(arguments: &[Datum<'a>], context: &Context<'a>) -> Result<Datum<
         Some(_) => number(arguments, 4, ("n", 0))?,
         None => usize::from(!flags.contains('g')),
     };
-    let (of, by) = (text(arguments[0]), replacement(text(arguments[2])));
-    let first = byte_of(of, start);
-    let made = with_regex(text(arguments[1]), flags_of(flags)?.1, |regex| {
-        let (mut made, mut end, part) = (of[..first].to_owned(), 0, &of[first..]);
-        for (number, found) in (1..).zip(regex.captures_iter(part)) {
-            if wanted != 0 && number != wanted {
-                continue;
-            }
-            let whole = found.get_match();
-            made.push_str(&part[end..whole.start()]);
-            found.expand(&by, &mut made);
-            check_length(made.len())?;
-            end = whole.end();
-            if wanted != 0 {
-                break;
-            }
-        }
-        made.push_str(&part[end..]);
-        Ok::<_, SqlError>(made)
-    })??;
-    Ok(Datum::Text(context.arena.alloc_str(&made)))
+    let texts = [text(arguments[0]), text(arguments[1]), text(arguments[2])];
+    patterns::replaced(context, texts, Flags::of(flags)?, (byte_of(texts[0], start), wanted))
 }
 
 fn counted<'a>(arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
-    let start = number(arguments, 2, ("start", 1))?;
-    let ignores_case = flags_of(flags("regexp_count", arguments, 3)?)?.1;
-    let of = &text(arguments[0])[byte_of(text(arguments[0]), start)..];
-    with_regex(text(arguments[1]), ignores_case, |regex| Datum::Int(regex.find_iter(of).count() as i64))
+    let (of, start) = (text(arguments[0]), number(arguments, 2, ("start", 1))?);
+    let mut count = 0;
+    with_regex(text(arguments[1]), flags("regexp_count", arguments, 3)?, |regex| {
+        regex.each(of, byte_of(of, start), |_, _| {
+            count += 1;
+            Ok(true)
+        })
+    })?;
+    Ok(Datum::Int(count))
 }
 
 pub(super) const FUNCTIONS: &[Function] = functions! {

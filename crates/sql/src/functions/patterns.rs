@@ -1,8 +1,6 @@
 //! Regular expressions, and patterns that are rewritten.
 
-use std::cell::RefCell;
-
-use regex::{Regex, RegexBuilder};
+use std::ops::Range;
 
 use super::strings::check_length;
 use super::{Function, functions};
@@ -10,40 +8,15 @@ use crate::arrays::Array;
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
+use crate::regexes::{Flags, Regex, push_replacement, with_regex};
 
 fn text<'a>(datum: Datum<'a>) -> &'a str {
     if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
 }
 
-/// What a compiled expression may take, in bytes.
-const SIZE: usize = 1 << 20;
-
-thread_local! {
-    /// The expression that was used last: most statements have one for all of their rows.
-    static LAST: RefCell<Option<(String, bool, Regex)>> = const { RefCell::new(None) };
-}
-
-pub(super) fn with_regex<O>(pattern: &str, ignores_case: bool, run: impl FnOnce(&Regex) -> O) -> Result<O, SqlError> {
-    LAST.with_borrow_mut(|last| {
-        let is_last = |last: &(String, bool, Regex)| last.0 == pattern && last.1 == ignores_case;
-        if !last.as_ref().is_some_and(is_last) {
-            let mut builder = RegexBuilder::new(pattern);
-            builder.case_insensitive(ignores_case).dot_matches_new_line(true).size_limit(SIZE);
-            let regex = builder.build().map_err(|error| {
-                let why = error.to_string();
-                let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                SqlError::new(SqlState("2201B"), format!("invalid regular expression: {why}"))
-            })?;
-            *last = Some((pattern.to_owned(), ignores_case, regex));
-        }
-        let Some((_, _, regex)) = last else { unreachable!("it was put there") };
-        Ok(run(regex))
-    })
-}
-
-fn matches<'a>(arguments: &[Datum<'a>], ignores_case: bool, wanted: bool) -> Result<Datum<'a>, SqlError> {
+fn matches<'a>(arguments: &[Datum<'a>], flags: Flags, wanted: bool) -> Result<Datum<'a>, SqlError> {
     let (of, pattern) = (text(arguments[0]), text(arguments[1]));
-    with_regex(pattern, ignores_case, |regex| Datum::Bool(regex.is_match(of) == wanted))
+    with_regex(pattern, flags, |regex| Ok(Datum::Bool(regex.is_match(of) == wanted)))
 }
 
 /// The only character of an escape text; none if it is empty.
@@ -74,6 +47,14 @@ fn with_backslashes(pattern: &str, escape: &str) -> Result<String, SqlError> {
     Ok(made)
 }
 
+/// A character that means itself.
+fn push_escaped(letter: char, out: &mut String) {
+    if r"\.^$|()[]{}*+?".contains(letter) {
+        out.push('\\');
+    }
+    out.push(letter);
+}
+
 /// A pattern of SIMILAR TO as a regular expression.
 fn of_similar(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let escape = escape_of(escape)?;
@@ -83,7 +64,7 @@ fn of_similar(pattern: &str, escape: &str) -> Result<String, SqlError> {
     while let Some(letter) = letters.next() {
         match letter {
             letter if Some(letter) == escape => {
-                made.push_str(&regex::escape(&letters.next().map(String::from).unwrap_or_default()));
+                letters.next().into_iter().for_each(|letter| push_escaped(letter, &mut made));
             }
             ']' if is_in_class => (is_in_class, ()) = (false, made.push(']')),
             letter if is_in_class => made.push(letter),
@@ -92,87 +73,87 @@ fn of_similar(pattern: &str, escape: &str) -> Result<String, SqlError> {
             '_' => made.push('.'),
             '(' => made.push_str("(?:"),
             ')' | '|' | '*' | '+' | '?' | '{' | '}' => made.push(letter),
-            letter => made.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4]))),
+            letter => push_escaped(letter, &mut made),
         }
     }
     made.push_str(")$");
     Ok(made)
 }
 
-/// The replacement of `regexp_replace` as the crate has it: `\1` is a group, and `\&` all of it.
-pub(super) fn replacement(of: &str) -> String {
-    let mut made = String::new();
-    let mut letters = of.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '$' => made.push_str("$$"),
-            '\\' => match letters.next() {
-                Some(digit @ '0'..='9') => made.push_str(&format!("${{{digit}}}")),
-                Some('&') => made.push_str("${0}"),
-                Some(other) => made.push(other),
-                None => made.push('\\'),
-            },
-            letter => made.push(letter),
-        }
-    }
-    made
-}
-
-fn replaced<'a>(arguments: &[Datum<'a>], flags: &str, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
-    let (of, pattern, by) = (text(arguments[0]), text(arguments[1]), replacement(text(arguments[2])));
-    if let Some(flag) = flags.chars().find(|flag| !['g', 'i'].contains(flag)) {
-        return Err(SqlError::unsupported(format!("the regular expression flag {flag}")));
-    }
-    let count = usize::from(!flags.contains('g'));
-    let made = with_regex(pattern, flags.contains('i'), |regex| {
-        let (mut made, mut end) = (String::new(), 0);
-        let most = if count == 0 { usize::MAX } else { count };
-        for found in regex.captures_iter(of).take(most) {
-            let whole = found.get_match();
-            made.push_str(&of[end..whole.start()]);
-            found.expand(&by, &mut made);
-            check_length(made.len())?;
-            end = whole.end();
-        }
-        made.push_str(&of[end..]);
-        Ok::<_, SqlError>(made)
-    })??;
+/// The text, from a place on, with the match of this number replaced, or all of them where it is zero.
+pub(super) fn replaced<'a>(
+    context: &Context<'a>,
+    [of, pattern, by]: [&str; 3],
+    flags: Flags,
+    (from, wanted): (usize, usize),
+) -> Result<Datum<'a>, SqlError> {
+    let (mut made, mut end, mut number) = (String::new(), 0, 0);
+    with_regex(pattern, flags, |regex| {
+        regex.each(of, from, |regex, found| {
+            number += 1;
+            if wanted == 0 || number == wanted {
+                made.push_str(&of[end..found.start]);
+                push_replacement(of, &regex.groups(of, &found)?, by, &mut made);
+                check_length(made.len())?;
+                end = found.end;
+            }
+            Ok(wanted == 0 || number < wanted)
+        })
+    })?;
+    made.push_str(&of[end..]);
+    check_length(made.len())?;
     Ok(Datum::Text(context.arena.alloc_str(&made)))
 }
 
-/// Flags of regular expressions: whether all matches count, and whether case does not.
-pub(super) fn flags_of(flags: &str) -> Result<(bool, bool), SqlError> {
-    if let Some(flag) = flags.chars().find(|flag| !['g', 'i', 'c', 's'].contains(flag)) {
-        return Err(SqlError::unsupported(format!("the regular expression flag {flag}")));
-    }
-    Ok((flags.contains('g'), flags.contains('i')))
+fn replace_by_flags<'a>(arguments: &[Datum<'a>], flags: &str, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+    let flags = Flags::of(flags)?;
+    let texts = [text(arguments[0]), text(arguments[1]), text(arguments[2])];
+    replaced(context, texts, flags, (0, usize::from(!flags.is_global)))
 }
 
 /// The parts of a text between matches.
-pub(super) fn split<'a>(context: &Context<'a>, arguments: &[Datum<'a>], flags: &str) -> Result<Datum<'a>, SqlError> {
+pub(super) fn split<'a>(
+    context: &Context<'a>,
+    arguments: &[Datum<'a>],
+    function: &str,
+    flags: &str,
+) -> Result<Datum<'a>, SqlError> {
     let (of, pattern) = (text(arguments[0]), text(arguments[1]));
-    let (_, ignores_case) = flags_of(flags)?;
-    let parts: Vec<_> = with_regex(pattern, ignores_case, |regex| {
-        let mut parts = Vec::new();
-        let mut start = 0;
+    let flags = first_alone(function, Flags::of(flags)?, None)?;
+    let (mut parts, mut start) = (Vec::new(), 0);
+    with_regex(pattern, flags, |regex| {
         // An empty match at the beginning or the end, or behind another one, splits nothing.
-        for found in regex.find_iter(of).filter(|it| !it.is_empty() || it.start() > 0 && it.start() < of.len()) {
-            if found.is_empty() && found.start() == start {
-                continue;
+        regex.each(of, 0, |_, found| {
+            if found.start < of.len() && found.end > start {
+                parts.push(Datum::Text(&of[start..found.start]));
+                start = found.end;
             }
-            parts.push(Datum::Text(&of[start..found.start()]));
-            start = found.end();
-        }
-        parts.push(Datum::Text(&of[start..]));
-        parts
+            Ok(true)
+        })
     })?;
+    parts.push(Datum::Text(&of[start..]));
     Ok(Array::list(context.arena, &parts))
 }
 
+/// The flags of a function that takes no `g`.
+pub(super) fn first_alone(function: &str, flags: Flags, instead: Option<&str>) -> Result<Flags, SqlError> {
+    if !flags.is_global {
+        return Ok(flags);
+    }
+    let message = format!("{function}() does not support the \"global\" option");
+    let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    Err(match instead {
+        Some(instead) => error.with_hint(format!("Use the {instead} function instead.")),
+        None => error,
+    })
+}
+
 /// What groups match, or all of a match where there are no groups.
-fn groups<'a>(of: &'a str, found: &regex::Captures<'_>) -> Vec<Datum<'a>> {
-    let at = |group: Option<regex::Match<'_>>| group.map_or(Datum::Null, |it| Datum::Text(&of[it.range()]));
-    if found.len() == 1 { vec![at(found.get(0))] } else { (1..found.len()).map(|group| at(found.get(group))).collect() }
+fn groups<'a>(regex: &mut Regex, of: &'a str, found: &Range<usize>) -> Result<Vec<Datum<'a>>, SqlError> {
+    let groups = regex.groups(of, found)?;
+    let from = usize::from(groups.len() > 1);
+    let text = |range: &Option<Range<usize>>| range.clone().map_or(Datum::Null, |range| Datum::Text(&of[range]));
+    Ok(groups[from..].iter().map(text).collect())
 }
 
 /// The groups of each match, as an array of arrays.
@@ -181,24 +162,25 @@ pub(super) fn all_matches<'a>(
     arguments: &[Datum<'a>],
     flags: &str,
 ) -> Result<Datum<'a>, SqlError> {
-    let (of, pattern) = (text(arguments[0]), text(arguments[1]));
-    let (is_all, ignores_case) = flags_of(flags)?;
-    let most = if is_all { usize::MAX } else { 1 };
-    let found: Vec<_> = with_regex(pattern, ignores_case, |regex| {
-        regex.captures_iter(of).take(most).map(|found| Array::list(context.arena, &groups(of, &found))).collect()
+    let (of, pattern, flags) = (text(arguments[0]), text(arguments[1]), Flags::of(flags)?);
+    let mut all = Vec::new();
+    with_regex(pattern, flags, |regex| {
+        regex.each(of, 0, |regex, found| {
+            all.push(Array::list(context.arena, &groups(regex, of, &found)?));
+            Ok(flags.is_global)
+        })
     })?;
-    Ok(Array::list(context.arena, &found))
+    Ok(Array::list(context.arena, &all))
 }
 
 /// The groups of the first match.
 fn first_match<'a>(context: &Context<'a>, arguments: &[Datum<'a>], flags: &str) -> Result<Datum<'a>, SqlError> {
-    if flags.contains('g') {
-        let message = "regexp_match() does not support the \"global\" option";
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-            .with_hint("Use the regexp_matches function instead."));
-    }
-    let Datum::Array(found) = all_matches(context, arguments, flags)? else { return Ok(Datum::Null) };
-    Ok(found.items().next().unwrap_or(Datum::Null))
+    let (of, pattern) = (text(arguments[0]), text(arguments[1]));
+    let flags = first_alone("regexp_match", Flags::of(flags)?, Some("regexp_matches"))?;
+    with_regex(pattern, flags, |regex| {
+        let Some(found) = regex.find(of, 0)? else { return Ok(Datum::Null) };
+        Ok(Array::list(context.arena, &groups(regex, of, &found)?))
+    })
 }
 
 /// What the first group of the first match has, or all of it where there are no groups.
@@ -210,24 +192,24 @@ fn first_part<'a>(context: &Context<'a>, arguments: &[Datum<'a>]) -> Result<Datu
 }
 
 pub(super) const FUNCTIONS: &[Function] = functions! {
-    "~"(Text, Text) -> Bool = |it, _| matches(it, false, true);
-    "!~"(Text, Text) -> Bool = |it, _| matches(it, false, false);
-    "~*"(Text, Text) -> Bool = |it, _| matches(it, true, true);
-    "!~*"(Text, Text) -> Bool = |it, _| matches(it, true, false);
+    "~"(Text, Text) -> Bool = |it, _| matches(it, Flags::default(), true);
+    "!~"(Text, Text) -> Bool = |it, _| matches(it, Flags::default(), false);
+    "~*"(Text, Text) -> Bool = |it, _| matches(it, Flags::ignoring_case(true), true);
+    "!~*"(Text, Text) -> Bool = |it, _| matches(it, Flags::ignoring_case(true), false);
     "like_escape"(Text, Text) -> Text = |it, context| {
         Ok(Datum::Text(context.arena.alloc_str(&with_backslashes(text(it[0]), text(it[1]))?)))
     };
     "similar_to_escape"(Text, Text) -> Text = |it, context| {
         Ok(Datum::Text(context.arena.alloc_str(&of_similar(text(it[0]), text(it[1]))?)))
     };
-    "regexp_replace"(Text, Text, Text) -> Text = |it, context| replaced(it, "", context);
-    "regexp_replace"(Text, Text, Text, Text) -> Text = |it, context| replaced(it, text(it[3]), context);
+    "regexp_replace"(Text, Text, Text) -> Text = |it, context| replace_by_flags(it, "", context);
+    "regexp_replace"(Text, Text, Text, Text) -> Text = |it, context| replace_by_flags(it, text(it[3]), context);
     "regexp_match"(Text, Text) -> Texts = |it, context| first_match(context, it, "");
     "regexp_match"(Text, Text, Text) -> Texts = |it, context| first_match(context, it, text(it[2]));
-    "regexp_split_to_array"(Text, Text) -> Texts = |it, context| split(context, it, "");
-    "regexp_split_to_array"(Text, Text, Text) -> Texts = |it, context| split(context, it, text(it[2]));
-    "regexp_like"(Text, Text) -> Bool = |it, _| matches(it, false, true);
-    "regexp_like"(Text, Text, Text) -> Bool = |it, _| matches(it, flags_of(text(it[2]))?.1, true);
+    "regexp_split_to_array"(Text, Text) -> Texts = |it, context| split(context, it, "regexp_split_to_array", "");
+    "regexp_split_to_array"(Text, Text, Text) -> Texts = |it, context| split(context, it, "regexp_split_to_array", text(it[2]));
+    "regexp_like"(Text, Text) -> Bool = |it, _| matches(it, Flags::default(), true);
+    "regexp_like"(Text, Text, Text) -> Bool = |it, _| matches(it, first_alone("regexp_like", Flags::of(text(it[2]))?, None)?, true);
     "substring"(Text, Text) -> Text = |it, context| first_part(context, it);
     "^@"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));
     "starts_with"(Text, Text) -> Bool = |it, _| Ok(Datum::Bool(text(it[0]).starts_with(text(it[1]))));

@@ -139,8 +139,8 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "generate_series"(Timestamptz, Timestamptz, Interval) -> Timestamptz = |it, context| times(context, it, true);
     "generate_subscripts"(AnyArray, Int4) -> Int4 = |it, context| Ok(subscripts(context, it));
     "generate_subscripts"(AnyArray, Int4, Bool) -> Int4 = |it, context| Ok(subscripts(context, it));
-    "regexp_split_to_table"(Text, Text) -> Text = |it, context| super::patterns::split(context, it, "");
-    "regexp_split_to_table"(Text, Text, Text) -> Text = |it, context| super::patterns::split(context, it, text(it[2]));
+    "regexp_split_to_table"(Text, Text) -> Text = |it, context| super::patterns::split(context, it, "regexp_split_to_table", "");
+    "regexp_split_to_table"(Text, Text, Text) -> Text = |it, context| super::patterns::split(context, it, "regexp_split_to_table", text(it[2]));
     "regexp_matches"(Text, Text) -> Texts = |it, context| super::patterns::all_matches(context, it, "");
     "regexp_matches"(Text, Text, Text) -> Texts = |it, context| super::patterns::all_matches(context, it, text(it[2]));
 };
