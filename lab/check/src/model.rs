@@ -368,6 +368,16 @@ impl Model {
         changed.map_or(answer, |row| self.put(row))
     }
 
+    fn change_text(&mut self, from: u64, to: u64) -> Answer {
+        self.change_later([from, to], to, |[from, _], to| to.text = format!("{}/{}", from.number, to.text.len()))
+    }
+
+    fn ask_text(&self, left: u64, right: u64) -> Answer {
+        self.of_futures([left, right], |[left, right]| {
+            Answer::Flag((&left.text, left.code) < (&right.text, right.code))
+        })
+    }
+
     fn visit<'m>(rows: impl DoubleEndedIterator<Item = &'m Person>, backward: bool, limit: usize) -> Answer {
         let rows: Vec<&Person> = if backward { rows.rev().collect() } else { rows.collect() };
         Answer::Rows(rows.into_iter().take(limit).cloned().collect())
@@ -426,12 +436,8 @@ impl Model {
                 self.change_later([*from, *to], *to, |[from, _], to| to.number = from.number + 1)
             }
             Operation::TeamLater(from, to) => self.change_later([*from, *to], *to, |[from, _], to| to.team = from.team),
-            Operation::TextLater(from, to) => self.change_later([*from, *to], *to, |[from, _], to| {
-                to.text = format!("{}/{}", from.number, to.text.len());
-            }),
-            Operation::AskText(left, right) => self.of_futures([*left, *right], |[left, right]| {
-                Answer::Flag((&left.text, left.code) < (&right.text, right.code))
-            }),
+            Operation::TextLater(from, to) => self.change_text(*from, *to),
+            Operation::AskText(left, right) => self.ask_text(*left, *right),
             Operation::Resolve(id) => self.of_futures([*id], |[row]| Answer::Number(row.number)),
             Operation::Commit => Answer::Flag(true),
             Operation::Savepoint => {
