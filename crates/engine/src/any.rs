@@ -358,6 +358,10 @@ impl<B: Reach> Transaction for Erased<B> {
         self.0.operate().undo_unchecked(position)
     }
 
+    fn mark_operation(&mut self) -> Result<usize, Error> {
+        self.0.operate().mark_operation()
+    }
+
     fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.0.operate().undo_operation(position)
     }

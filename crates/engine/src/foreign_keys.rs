@@ -384,7 +384,11 @@ fn before<T: Transaction + ?Sized>(
     table: TableId,
     is_checked: impl FnOnce(&Constraints) -> bool,
 ) -> Result<Option<usize>, Error> {
-    if is_checked(transaction.constraints(table)?.check_open()?) { transaction.mark().map(Some) } else { Ok(None) }
+    if is_checked(transaction.constraints(table)?.check_open()?) {
+        transaction.mark_operation().map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 #[cold]

@@ -329,6 +329,10 @@ impl<W: Interactive, H: WorkerOwner<W>> Transaction for Open<'_, W, H> {
         self.act(|transaction| transaction.undo_unchecked(position))
     }
 
+    fn mark_operation(&mut self) -> Result<usize, Error> {
+        self.act(Transaction::mark_operation)
+    }
+
     fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.act(|transaction| transaction.undo_operation(position))
     }

@@ -88,7 +88,13 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
     #[doc(hidden)]
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
 
-    /// As [`Transaction::undo_unchecked`], of the writes of a single operation, at whose begin the mark was set: what is open now was open then.
+    /// As [`Transaction::mark`], at the begin of a single operation, for [`Transaction::undo_operation`] alone.
+    #[doc(hidden)]
+    fn mark_operation(&mut self) -> Result<usize, Error> {
+        self.mark()
+    }
+
+    /// Undoes the writes of a single operation, at whose begin the position was told: what is open now was open then.
     #[doc(hidden)]
     fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.undo_unchecked(position)

@@ -44,8 +44,8 @@ fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> R
     for id in 0..rows {
         of_row(&mut transaction, &stock, id).unwrap();
     }
-    // It flushes all that is open.
-    let _ = transaction.savepoint();
+    // It flushes what is going to be written.
+    transaction.scan(&stock, ..).count().unwrap();
     transaction.steps()
 }
 
@@ -117,6 +117,26 @@ fn savepoints() {
         let amount = t.future(stock, id, Stock::AMOUNT)?;
         assert_eq!(Futures::resolve(t, amount)?, 6);
         Ok(())
+    });
+}
+
+#[test]
+fn savepoints_behind_which_is_read() {
+    is_linear(|t, stock, id| {
+        add(t, stock, id)?;
+        let savepoint: Savepoint = t.savepoint();
+        add(t, stock, id)?;
+        assert_eq!(t.get(stock, id)?.unwrap().amount(), 7);
+        t.roll_back_to(savepoint)
+    });
+}
+
+#[test]
+fn savepoints_between_writes_of_one_row() {
+    is_linear(|t, stock, _| {
+        add(t, stock, 0)?;
+        let _ = t.savepoint();
+        add(t, stock, 0)
     });
 }
 

@@ -269,9 +269,10 @@ fn touched(operation: &Operation) -> Option<(u64, Access)> {
         Operation::Tried(operation) => touched(operation),
         Operation::Upsert(row) => Some((row.id, Access::Write)),
         Operation::SetTeam(id, _) | Operation::SetCode(id, _) | Operation::Delete(id) => Some((*id, Access::Write)),
-        Operation::NumberLater(_, id) | Operation::TeamLater(_, id) | Operation::AddLater(id, _) => {
-            Some((*id, Access::Write))
-        }
+        Operation::NumberLater(_, id)
+        | Operation::TeamLater(_, id)
+        | Operation::TextLater(_, id)
+        | Operation::AddLater(id, _) => Some((*id, Access::Write)),
         _ => None,
     }
 }

@@ -84,6 +84,10 @@ pub(crate) enum Operation {
     NumberLater(u64, u64),
     /// The other's team becomes the one's, as a future.
     TeamLater(u64, u64),
+    /// The other's text becomes the one's number and the length that it has, as a future.
+    TextLater(u64, u64),
+    /// Whether the one's text, and then its code, come before the other's.
+    AskText(u64, u64),
     /// The number, by a future.
     Resolve(u64),
     /// The commit, noted where it fails.
@@ -213,7 +217,7 @@ impl Operation {
         let number = random.below(30) as i64;
         let assumed = (random.below(3) == 0).then(|| random.below(2) == 0);
         let backward = random.below(2) == 0;
-        match random.below(18) {
+        match random.below(21) {
             0..=3 => Self::AddLater(id, number % 13 - 6),
             4..=6 => Self::Ask { id, at_least: number, assumed },
             7 | 8 => Self::AskOrder(id, other),
@@ -225,6 +229,8 @@ impl Operation {
             14 => Self::SetTeam(id, random.below(3) as u16),
             15 => Self::ByTeam { team: random.below(3) as u16, backward, limit: usize::MAX },
             16 => Self::Savepoint,
+            17 => Self::TextLater(id, other),
+            18 | 19 => Self::AskText(id, other),
             _ => Self::RollBackTo(random.below(2) as usize),
         }
     }
@@ -362,6 +368,16 @@ impl Model {
         changed.map_or(answer, |row| self.put(row))
     }
 
+    fn change_text(&mut self, from: u64, to: u64) -> Answer {
+        self.change_later([from, to], to, |[from, _], to| to.text = format!("{}/{}", from.number, to.text.len()))
+    }
+
+    fn ask_text(&self, left: u64, right: u64) -> Answer {
+        self.of_futures([left, right], |[left, right]| {
+            Answer::Flag((&left.text, left.code) < (&right.text, right.code))
+        })
+    }
+
     fn visit<'m>(rows: impl DoubleEndedIterator<Item = &'m Person>, backward: bool, limit: usize) -> Answer {
         let rows: Vec<&Person> = if backward { rows.rev().collect() } else { rows.collect() };
         Answer::Rows(rows.into_iter().take(limit).cloned().collect())
@@ -420,6 +436,8 @@ impl Model {
                 self.change_later([*from, *to], *to, |[from, _], to| to.number = from.number + 1)
             }
             Operation::TeamLater(from, to) => self.change_later([*from, *to], *to, |[from, _], to| to.team = from.team),
+            Operation::TextLater(from, to) => self.change_text(*from, *to),
+            Operation::AskText(left, right) => self.ask_text(*left, *right),
             Operation::Resolve(id) => self.of_futures([*id], |[row]| Answer::Number(row.number)),
             Operation::Commit => Answer::Flag(true),
             Operation::Savepoint => {

@@ -559,6 +559,7 @@ operate! {
     fn leaves_futures_open(&mut self) -> bool;
     fn mark(&mut self) -> Result<usize, Error>;
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
+    fn mark_operation(&mut self) -> Result<usize, Error>;
     fn undo_operation(&mut self, position: usize) -> Result<(), Error>;
     fn savepoints(&mut self) -> &mut Savepoints;
     fn prefetch_row(&mut self, table: TableId, key: &[u8]);

@@ -86,7 +86,7 @@ impl<T: FutureValue + Blank> Future<Option<T>> {
 /// ```
 pub trait Together: Clone {
     /// Whether each is `=` its counterpart.
-    fn is_same_as(self, other: Self) -> Future<bool>;
+    fn same_as(self, other: Self) -> Future<bool>;
 
     /// Whether the first that differs from its counterpart is less.
     fn comes_before(self, other: Self) -> Future<bool>;
@@ -96,7 +96,7 @@ pub trait Together: Clone {
 }
 
 impl<T: FutureValue> Together for Future<T> {
-    fn is_same_as(self, other: Self) -> Future<bool> {
+    fn same_as(self, other: Self) -> Future<bool> {
         self.equal_to(other)
     }
 
@@ -112,12 +112,12 @@ impl<T: FutureValue> Together for Future<T> {
 macro_rules! tuple_of_futures {
     ($first:ident 0 $($type:ident $position:tt)+) => {
         impl<$first: Together, $($type: Together),+> Together for ($first, $($type),+) {
-            fn is_same_as(self, other: Self) -> Future<bool> {
-                self.0.is_same_as(other.0) $(& self.$position.is_same_as(other.$position))+
+            fn same_as(self, other: Self) -> Future<bool> {
+                self.0.same_as(other.0) $(& self.$position.same_as(other.$position))+
             }
 
             fn comes_before(self, other: Self) -> Future<bool> {
-                let same = self.0.clone().is_same_as(other.0.clone());
+                let same = self.0.clone().same_as(other.0.clone());
                 let rest = ($(self.$position,)+).comes_before(($(other.$position,)+));
                 self.0.comes_before(other.0) | (same & rest)
             }
@@ -133,8 +133,8 @@ macro_rules! tuple_of_futures {
 }
 
 impl<A: Together> Together for (A,) {
-    fn is_same_as(self, other: Self) -> Future<bool> {
-        self.0.is_same_as(other.0)
+    fn same_as(self, other: Self) -> Future<bool> {
+        self.0.same_as(other.0)
     }
 
     fn comes_before(self, other: Self) -> Future<bool> {

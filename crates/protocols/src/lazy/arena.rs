@@ -16,6 +16,7 @@ use polychron_engine::lazy::{Condition, Needed, Node, Nodes, Scratch, Source};
 use polychron_engine::mutations::left_out;
 use polychron_schema::{KeyScratch, RowBuffer, Shape};
 
+use super::savepoints::{Lengths, Mark};
 use super::steps::Step;
 
 /// No node, or no write.
@@ -40,11 +41,13 @@ pub(super) struct OpenRow {
 /// A column that will be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FutureWrite {
-    row: u32,
+    pub(super) row: u32,
     pub(super) column: FutureColumn,
     pub(super) value: Term,
     /// The row's write before.
     pub(super) before: u32,
+    /// The write whose place it has among those of its row, and that a savepoint may bring back.
+    pub(super) shadows: u32,
 }
 
 /// A row that will be inserted, or written under a key that is not known.
@@ -80,6 +83,12 @@ pub(super) struct Arena {
     /// The first node whose turn has not come.
     pub(super) open_from: usize,
     pub(super) writes: Vec<FutureWrite>,
+    /// The first of `writes` and of `deferred` that are not flushed.
+    pub(super) pending: Lengths,
+    /// The places that savepoints have.
+    pub(super) marks: Vec<Mark>,
+    /// Whether what is open is flushed before a savepoint is set.
+    pub(super) flushes_at_marks: bool,
     pub(super) deferred: Vec<DeferredWrite>,
     /// Values that were going to be written, and were overwritten: they may fail, and their writer does not know that.
     pub(super) overwritten: Vec<FutureWrite>,
@@ -132,32 +141,32 @@ impl Arena {
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {
-        clear_each!(self.rows, self.open, self.observed);
+        clear_each!(self.rows, self.open, self.observed, self.marks);
         if !self.by_print.is_empty() {
             self.by_print.clear();
             self.by_print.shrink_to(1 << 12, |_| unreachable!("the table is empty"));
         }
         self.open_from = 0;
-        self.failure_is_reported = false;
+        (self.failure_is_reported, self.flushes_at_marks) = (false, false);
         self.forget_writes();
     }
 
     #[inline]
     fn forget_writes(&mut self) {
-        clear_each!(self.writes, self.deferred, self.overwritten, self.written_tables, self.deferred_tables);
-        clear_each!(self.parts, self.columns);
+        clear_each!(self.writes, self.deferred, self.overwritten, self.parts, self.columns);
+        self.pending = Lengths::default();
+        self.forget_tables();
+    }
+
+    #[inline]
+    pub(super) fn forget_tables(&mut self) {
+        clear_each!(self.written_tables, self.deferred_tables);
     }
 
     /// Whether nothing was left open.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.deferred.is_empty() && self.observed.is_empty()
-    }
-
-    /// Whether nothing is going to be written.
-    #[inline]
-    pub(super) fn writes_nothing(&self) -> bool {
-        self.writes.is_empty() && self.deferred.is_empty()
     }
 
     /// The value of an operand whose turn has come.
@@ -192,6 +201,12 @@ impl Arena {
     pub(super) fn count_steps(&self, _steps: usize) {
         #[cfg(test)]
         self.steps.set(self.steps.get() + _steps);
+    }
+
+    /// Something was passed.
+    #[inline]
+    pub(super) fn count_passed(&self) {
+        self.count_steps(1);
     }
 
     #[inline]
@@ -342,16 +357,70 @@ impl Arena {
     /// Adds to the future write set.
     #[inline]
     pub(super) fn write(&mut self, row: u32, column: FutureColumn, value: Term) {
-        let mut at = self.rows[row as usize].write;
-        while let Some(write) = self.writes.get_mut(at as usize) {
-            if write.column.span == column.span {
-                let before = std::mem::replace(write, FutureWrite { column, value, ..*write });
+        let write = FutureWrite { row, column, value, before: NONE, shadows: NONE };
+        match self.write_of(row, column) {
+            None => self.link(write),
+            Some(at) if at as usize >= self.first_unmarked() => {
+                let known = &mut self.writes[at as usize];
+                let before = std::mem::replace(known, FutureWrite { column, value, ..*known });
                 self.note_overwritten(before);
-                return;
+            }
+            Some(at) => {
+                self.note_overwritten(self.writes[at as usize]);
+                self.writes.push(FutureWrite { shadows: at, ..write });
+                self.shadow(self.writes.len() - 1, at);
+            }
+        }
+    }
+
+    /// The row's write of a column.
+    #[inline]
+    fn write_of(&self, row: u32, column: FutureColumn) -> Option<u32> {
+        let mut at = self.rows[row as usize].write;
+        while let Some(write) = self.writes.get(at as usize) {
+            if write.column.span == column.span {
+                return Some(at);
             }
             at = write.before;
         }
-        self.link(FutureWrite { row, column, value, before: NONE });
+        None
+    }
+
+    /// Gives a write the place of another one of its row and column.
+    fn shadow(&mut self, at: usize, shadowed: u32) {
+        let row = self.writes[at].row;
+        self.writes[at].before = self.writes[shadowed as usize].before;
+        self.exchange_link(row, shadowed, at as u32);
+    }
+
+    /// Puts a write in the place of another one of the row.
+    pub(super) fn exchange_link(&mut self, row: u32, old: u32, new: u32) {
+        let (mut before, mut at) = (NONE, self.rows[row as usize].write);
+        while at != old {
+            self.count_steps(1);
+            let Some(write) = self.writes.get(at as usize) else { return };
+            (before, at) = (at, write.before);
+        }
+        match self.writes.get_mut(before as usize) {
+            Some(write) => write.before = new,
+            None => self.rows[row as usize].write = new,
+        }
+    }
+
+    /// Links a write again that was one of its row.
+    pub(super) fn link_again(&mut self, at: usize) {
+        let FutureWrite { row, column, .. } = self.writes[at];
+        self.count_steps(1);
+        note(&mut self.written_tables, self.nodes.program.row(row).0);
+        self.list(row);
+        match self.write_of(row, column) {
+            Some(shadowed) => self.shadow(at, shadowed),
+            None => self.writes[at].before = std::mem::replace(&mut self.rows[row as usize].write, at as u32),
+        }
+    }
+
+    pub(super) fn note_deferred(&mut self, table: TableId) {
+        note(&mut self.deferred_tables, table);
     }
 
     /// Every column is read, used or not, and a number fits wherever it may be written, so only expressions are kept, and what may be too
@@ -455,17 +524,27 @@ impl Arena {
     /// What was going to be written could not be, from the `first` unplaced one on; rows that were written no longer have writes.
     #[cold]
     pub(super) fn keep_unwritten(&mut self, first: usize) {
+        if !self.marks.is_empty() {
+            self.pending.deferred = first;
+            return;
+        }
         self.deferred.drain(..first);
         let mut writes = std::mem::take(&mut self.writes);
         writes.retain(|write| self.rows[write.row as usize].write != NONE);
         self.relink(writes);
     }
 
-    /// Nothing more is going to be written: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
+    /// All of what was going to be written was. It is kept where a savepoint may bring it back.
     pub(super) fn leave_nothing_open(&mut self) {
         self.failure_is_reported = false;
         self.forget_links();
-        self.forget_writes();
+        if self.marks.is_empty() {
+            self.forget_writes();
+        } else {
+            self.all_is_flushed();
+            self.overwritten.clear();
+            self.forget_tables();
+        }
         self.shorten_list();
     }
 

@@ -12,7 +12,11 @@ use super::steps::Step;
 use super::transaction::LazyTransaction;
 
 /// Reads what is open of a row under the protection of the host protocol.
-fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
+pub(super) fn read_row<B: LazyHost>(
+    base: &mut BaseTransaction<'_, B>,
+    arena: &mut Arena,
+    row: u32,
+) -> Result<(), Error> {
     let projection = bounding_range(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
     let found = base.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
@@ -44,8 +48,7 @@ fn change_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena,
         }
         arena.compute(nodes);
         // What has no value, or does not fit, is told when its turn comes.
-        written =
-            arena.writes_of(row).all(|write| arena.written(write).is_ok()) && store::<B>(arena, row, into).is_ok();
+        written = arena.writes_of(row).all(|write| arena.written(write).is_ok()) && store(arena, row, into).is_ok();
     })?;
     arena.key = kept;
     if !found {
@@ -61,7 +64,7 @@ fn change_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena,
 
 /// Stores what is to be written of a row, all of which has a value and fits.
 #[inline]
-fn store<B: LazyHost>(arena: &Arena, row: u32, into: &mut RowMut<'_>) -> Result<(), FutureError> {
+fn store(arena: &Arena, row: u32, into: &mut RowMut<'_>) -> Result<(), FutureError> {
     let values = arena.writes_of(row).map(|write| {
         let value = arena.resolved(write.value).expect("it was looked at before");
         (write.column, arena.nodes.program.texts.value(value))
@@ -77,7 +80,7 @@ fn write_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, 
     let projection = bounding_range(arena.writes_of(row).map(|write| write.column));
     let (table, key) = arena.nodes.program.row(row);
     let mut stored = Ok(());
-    let found = base.update_unchecked(table, key, &projection, |into| stored = store::<B>(arena, row, into))?;
+    let found = base.update_unchecked(table, key, &projection, |into| stored = store(arena, row, into))?;
     if !found {
         return Err(FutureError::NoRow(table).into());
     }
@@ -152,7 +155,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Resolves all that is open, and writes what is to be written. Nothing is claimed: in the middle of a transaction it takes its
     /// chance like one that never left anything open.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
-        let mut written = 0;
+        let mut written = self.arena.pending.deferred;
         // Rows are changed, read and written.
         self.arena.count_steps(3 * self.arena.open.len());
         let changed = (0..self.arena.open.len()).try_for_each(|at| {
@@ -180,45 +183,6 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         writes.iter().try_for_each(|write| self.arena.written(write).map(drop)).map_err(Error::from)
     }
 
-    /// Closes all that is open before it is undone: it is flushed first, so that what fails of it is found. Futures keep the values that
-    /// they have then. Answers a failure of which the transaction was not told.
-    ///
-    /// # Errors
-    /// What keeps it from being undone.
-    pub(super) fn close_undone(&mut self) -> Result<Option<Error>, Error> {
-        let mut unreported = None;
-        if !self.arena.failure_is_reported && !left_out(Step::FlushBeforeRollbacks) {
-            match self.flush() {
-                Ok(()) => {}
-                Err(Error::Conflict) => return Err(Error::Conflict),
-                Err(error) => unreported = Some(error),
-            }
-        }
-        self.read_rest()?;
-        if !left_out(Step::ForgetUndone) {
-            self.arena.leave_nothing_open();
-        }
-        Ok(unreported)
-    }
-
-    /// Reads what is open; what is not there to be read has no value.
-    fn read_rest(&mut self) -> Result<(), Error> {
-        for at in 0..self.arena.open.len() {
-            let row = self.arena.open[at];
-            if self.arena.open_columns_of(row).next().is_none() {
-                continue;
-            }
-            match read_row::<B>(&mut self.base, self.arena, row) {
-                Ok(()) => {}
-                Err(Error::NoValue(_)) => self.arena.read(row),
-                Err(error) => return Err(error),
-            }
-        }
-        self.arena.compute(self.arena.open_from..self.arena.nodes.values.len());
-        self.arena.open_from = self.arena.nodes.values.len();
-        Ok(())
-    }
-
     fn write_all(&mut self, written: &mut usize) -> Result<(), Error> {
         for at in 0..self.arena.open.len() {
             let row = self.arena.open[at];
@@ -226,7 +190,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
                 write_row::<B>(&mut self.base, self.arena, row)?;
             }
         }
-        for at in 0..self.arena.deferred.len() {
+        for at in self.arena.pending.deferred..self.arena.deferred.len() {
             *written = at;
             write_deferred::<B>(&mut self.base, self.arena, at)?;
         }

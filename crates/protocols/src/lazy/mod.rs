@@ -19,6 +19,7 @@ mod commit;
 mod flush;
 mod options;
 mod protocol;
+mod savepoints;
 mod steps;
 mod transaction;
 mod worker;

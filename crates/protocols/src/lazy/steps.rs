@@ -16,11 +16,11 @@ named! {
         FlushBeforeWrites,
         /// What is going to be written is written before a range is scanned.
         FlushBeforeScans,
-        /// What is going to be written is written before a savepoint.
-        FlushBeforeSavepoints,
-        /// What is going to be written is written before it is undone, so that what fails of it is told.
-        FlushBeforeRollbacks,
-        /// What of it cannot be written is forgotten.
+        /// What was open at a savepoint, and has been flushed since, is open again after a return to it.
+        ReopenFlushed,
+        /// What was made since a savepoint is resolved before it is undone, so that what fails of it is told.
+        ResolveUndone,
+        /// What was going to be written since a savepoint is forgotten.
         ForgetUndone,
         /// What is overwritten before it is written must have a value, too.
         ComputeOverwritten,

@@ -162,21 +162,16 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         self.base.scan_unchecked(scan, visitor)
     }
 
-    /// Pending writes are flushed first, so that all writes after a mark were requested after it.
     fn mark(&mut self) -> Result<usize, Error> {
-        if !self.arena.writes_nothing() && !left_out(Step::FlushBeforeSavepoints) {
-            self.with_nodes(Self::flush)?;
-        }
-        self.base.mark()
+        self.set_mark()
     }
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
-        let unreported = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
-        self.base.undo_unchecked(position)?;
-        if let Some(error) = unreported {
-            self.base.savepoints().report_on_return(error);
-        }
-        Ok(())
+        self.undo_to_mark(position)
+    }
+
+    fn mark_operation(&mut self) -> Result<usize, Error> {
+        self.base.mark()
     }
 
     /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and

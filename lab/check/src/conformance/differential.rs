@@ -10,7 +10,7 @@ use polychron_base::random::Random;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Direction, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol,
-    Restriction, Scan, Table, Transaction, Worker,
+    Restriction, Scan, Table, Together, Transaction, Worker,
 };
 use polychron_schema::{Row, Value};
 
@@ -224,6 +224,17 @@ fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Ope
             let team = t.future(table, *from, Person::TEAM)?;
             t.set_future(table, *to, Person::TEAM, team)?;
             Answer::Flag(true)
+        }
+        Operation::TextLater(from, to) => {
+            let number = t.future(table, *from, Person::NUMBER)?;
+            let length = t.future(table, *to, Person::TEXT)?.length();
+            t.set_future(table, *to, Person::TEXT, number.convert::<String>() + "/" + length.convert::<String>())?;
+            Answer::Flag(true)
+        }
+        Operation::AskText(left, right) => {
+            let left = t.future(table, *left, (Person::TEXT, Person::CODE))?;
+            let right = t.future(table, *right, (Person::TEXT, Person::CODE))?;
+            Answer::Flag(t.is_true(left.comes_before(right))?)
         }
         Operation::Resolve(id) => {
             let number = t.future(table, *id, Person::NUMBER)?;

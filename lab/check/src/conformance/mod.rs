@@ -19,6 +19,7 @@ pub mod false_keys;
 pub mod foreign_keys;
 pub mod future_failures;
 pub mod future_rows;
+pub mod future_savepoints;
 pub mod future_scopes;
 pub mod future_texts;
 pub mod futures;
@@ -134,6 +135,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, conversions, foreign);
             $crate::conformance!(@group $setup, future_texts: values, nulls, conversions, refusals, keys, refused_keys, tuples, answers, conditions,
                 programs);
+            $crate::conformance!(@group $setup, future_savepoints: stay_open, come_back, are_undone, random_returns);
             $crate::conformance!(@group $setup, future_scopes: of_earlier_transactions, of_outer_and_inner_transactions, in_answers,
                 at_the_end_of_a_thread);
             $crate::conformance!(@group $setup, future_failures: overwritten, undone, answers_behind_a_row_that_went, undone_and_caught, unique_keys, in_order);

@@ -133,6 +133,19 @@ fn increment_before_a_savepoint() -> bool {
     stage.value(1) != 11
 }
 
+/// What was open at a savepoint is written after it, and undone with what came later.
+fn increment_that_was_flushed_behind_a_savepoint() -> bool {
+    let stage = Stage::new();
+    let done = stage.once(|t| {
+        stage.add(t, 1, 1)?;
+        let savepoint = t.savepoint();
+        assert_eq!(t.get(&stage.items, 1)?.map(|row| row.value()), Some(11));
+        t.roll_back_to(savepoint)
+    });
+    assert_eq!(done, Ok(()));
+    stage.value(1) != 11
+}
+
 /// Row 1 becomes something that has no value.
 fn fail(t: &mut Tx<'_>, stage: &Stage) -> Result<(), Error> {
     let value = t.future(&stage.items, 1, Item::VALUE)?;
@@ -156,18 +169,6 @@ fn failure_that_is_overwritten() -> bool {
         t.set_future(&stage.items, 1, Item::VALUE, 7)
     });
     outcome.is_ok()
-}
-
-/// A transaction catches a failure, undoes what failed, and fails again.
-fn failure_behind_a_savepoint() -> bool {
-    let stage = Stage::new();
-    let outcome = stage.once(|t| {
-        let savepoint = t.savepoint();
-        fail(t, &stage)?;
-        assert!(t.get(&stage.items, 1).is_err());
-        t.roll_back_to(savepoint)
-    });
-    outcome.is_err()
 }
 
 /// A transaction fails because two rows, of which it read one before and one after another transaction, do not agree.
@@ -204,9 +205,9 @@ crate::killers! { Step:
     FlushBeforeReads: own_increment_that_is_not_read, "a transaction does not read its own write";
     FlushBeforeWrites: future_of_what_was_overwritten, "a future read before a write gets the value after it";
     FlushBeforeScans: own_increment_that_is_not_counted, "a scan misses the transaction's own write";
-    FlushBeforeSavepoints: increment_before_a_savepoint, "a rollback to a savepoint undoes what came before it";
-    FlushBeforeRollbacks: failure_that_is_undone, "a transaction commits whose failed operation was undone";
-    ForgetUndone: failure_behind_a_savepoint, "a rollback to a savepoint keeps a failure after it";
+    ReopenFlushed: increment_that_was_flushed_behind_a_savepoint, "a rollback to a savepoint undoes what came before it";
+    ResolveUndone: failure_that_is_undone, "a transaction commits whose failed operation was undone";
+    ForgetUndone: increment_before_a_savepoint, "a rollback to a savepoint keeps a write after it";
     ComputeOverwritten: failure_that_is_overwritten, "a transaction commits that wrote an undefined value and then overwrote it";
     CheckBeforeFailing: failure_after_a_condition_that_changed, "a transaction fails because of an answer that no longer holds";
     ValidateFailures: failure_that_nothing_explains, "a transaction fails on a state that never existed";
