@@ -87,6 +87,11 @@ fn texts_of_several_statements_agree() {
 }
 
 #[test]
+fn portals_and_cursors_agree() {
+    agrees_with_postgresql("portals.py", &["socket"]);
+}
+
+#[test]
 fn psycopg_agrees() {
     agrees_with_postgresql("psycopg.py", &["psycopg"]);
 }

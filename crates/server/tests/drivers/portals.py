@@ -12,7 +12,7 @@ ask = client.ask
 ask("definitions", query("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, 9) g"))
 ask("statements", parse("all", "SELECT id, v FROM t ORDER BY id"), parse("one", "SELECT v FROM t WHERE id = $1"),
     parse("add", "INSERT INTO t VALUES ($1, $2)", 23, 25), parse("change", "UPDATE t SET v = v || '!'"),
-    parse("give", "INSERT INTO t SELECT g, 'n' FROM generate_series(20, 24) g RETURNING id"), SYNC)
+    parse("plain", "SELECT v FROM t"), parse("give", "INSERT INTO t SELECT g, 'n' FROM generate_series(20, 24) g RETURNING id"), SYNC)
 
 ask("begin", query("BEGIN"))
 ask("a declared cursor", query("DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id"))
@@ -81,7 +81,7 @@ ask("the second is gone", execute("q", 2), SYNC)
 ask("end", query("ROLLBACK"))
 
 ask("tables in use", query("BEGIN"))
-ask("bound", bind("p", "all"), SYNC)
+ask("bound", bind("p", "plain"), SYNC)
 ask("dropped", query("DROP TABLE t"))
 ask("end", query("ROLLBACK"))
 ask("tables in use", query("BEGIN"))

@@ -256,6 +256,7 @@ impl Path {
     fn forget(&self, node: &Node, exec: &Exec<'_>) {
         match self.states.borrow().get(&address(node)) {
             Some((State::Gathered(rows), _)) => exec.forget(rows.iter().map(|row| bytes_of_owned(row)).sum()),
+            Some((State::Scan(position), _)) => exec.forget(position.bytes()),
             Some((State::Equal(_) | State::Without(_), taken)) => exec.forget(*taken),
             _ => {}
         }

@@ -7,7 +7,7 @@ use bumpalo::Bump;
 use polychron_engine::{Direction, Scan as EngineScan};
 use polychron_schema::{KeyScratch, RowRef, ValueRef};
 
-use super::{Exec, Failure, Flow, Sink, owned};
+use super::{Exec, Failure, Flow, Sink, bytes_of, owned};
 use crate::catalog::{Index, Table};
 use crate::codec::{from_stored, to_stored};
 use crate::context::Context;
@@ -18,6 +18,8 @@ use crate::types::Type;
 
 /// Rows of the first piece, so that a few are cheap, and of the largest one.
 const PIECES: (usize, usize) = (16, 1024);
+/// About how many bytes of rows are read ahead where they are kept.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The most columns of a primary key whose row is looked for without memory of its own.
 const POINT_COLUMNS: usize = 4;
@@ -112,6 +114,7 @@ impl Position {
         loop {
             while let Some(row) = self.read.pop_front() {
                 let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
+                exec.forget(bytes_of(&row));
                 if out(exec, &row)? == Flow::Enough {
                     return Ok(Flow::Enough);
                 }
@@ -120,19 +123,27 @@ impl Position {
                 return Ok(Flow::More);
             }
             exec.check()?;
-            let (arena, read) = (exec.take_arena(), &mut self.read);
-            let last = piece(scan, (&self.lower, &self.upper), self.limit, &arena, exec, &mut |_, row| {
+            let (arena, read, mut bytes) = (exec.take_arena(), &mut self.read, 0);
+            let last = piece(scan, (&self.lower, &self.upper), self.limit, &arena, exec, &mut |exec, row| {
+                bytes += exec.keep(row)?;
                 read.push_back(owned(row));
                 Ok(Flow::More)
             })?;
+            // Of long rows only a few are read ahead.
+            let fitting = PIECE_BYTES / (bytes / self.read.len().max(1)).max(1);
             exec.give_arena(arena);
             match last {
                 None | Some(Bound::Unbounded) => self.is_last = true,
                 Some(last) if scan.path.is_backward => self.upper = last,
                 Some(last) => self.lower = last,
             }
-            self.limit = (self.limit * 4).min(PIECES.1);
+            self.limit = (self.limit * 4).min(PIECES.1).min(fitting.max(1));
         }
+    }
+
+    /// What the rows take that were read ahead.
+    pub(super) fn bytes(&self) -> usize {
+        self.read.iter().map(|row| bytes_of(&row.iter().map(OwnedDatum::get).collect::<Vec<_>>())).sum()
     }
 }
 
