@@ -12,7 +12,8 @@ struct Item {
     amount: i64,
 }
 
-const TABLE: &str = "CREATE TABLE item (id bigint PRIMARY KEY, amount bigint NOT NULL CONSTRAINT some CHECK (amount > 0));
+const TABLE: &str =
+    "CREATE TABLE item (id bigint PRIMARY KEY, amount bigint NOT NULL CONSTRAINT some CHECK (amount > 0));
     INSERT INTO item VALUES (1, 10)";
 
 fn run<P: Protocol>(database: &Database<P>, text: &str) {
@@ -27,7 +28,11 @@ fn state(outcome: Result<(), Error>) -> Option<SqlState> {
     }
 }
 
-fn set<P: Protocol<Worker: Interactive>>(database: &Database<P>, table: &Table<Item>, amount: i64) -> Result<(), Error> {
+fn set<P: Protocol<Worker: Interactive>>(
+    database: &Database<P>,
+    table: &Table<Item>,
+    amount: i64,
+) -> Result<(), Error> {
     database.transact(|transaction| transaction.upsert(table, &Item { id: 1, amount }))
 }
 
@@ -95,7 +100,10 @@ fn rules_are_those_of_committed_definitions() {
     run(&database, "BEGIN; ALTER TABLE item DROP CONSTRAINT some; COMMIT");
     set(&database, &table, -1).unwrap();
     // Its rows move to another table of the engine.
-    run(&database, "DELETE FROM item; ALTER TABLE item ADD CHECK (amount > 0); ALTER TABLE item ADD COLUMN more bigint");
+    run(
+        &database,
+        "DELETE FROM item; ALTER TABLE item ADD CHECK (amount > 0); ALTER TABLE item ADD COLUMN more bigint",
+    );
     run(&database, "ALTER TABLE item DROP COLUMN more");
     let table = database.table::<Item>().unwrap().unwrap();
     assert_eq!(state(set(&database, &table, -1)), Some(SqlState::CHECK_VIOLATION));

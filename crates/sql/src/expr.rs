@@ -119,7 +119,6 @@ impl std::fmt::Debug for Cast {
             Self::ShowItems(of) => write!(out, "ShowItems({of})"),
             Self::Pad(length) => write!(out, "Pad({length})"),
             Self::Json(of, is_binary) => write!(out, "Json({of}, {is_binary})"),
-            Self::JsonRow(is_binary) => write!(out, "JsonRow({is_binary})"),
         }
     }
 }

@@ -45,6 +45,7 @@ mod plan;
 mod portals;
 mod prepared;
 mod procedures;
+mod records;
 mod regexes;
 mod resident;
 mod roles;

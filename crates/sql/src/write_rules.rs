@@ -91,7 +91,17 @@ fn is_plain(column: &Column) -> bool {
     use Type as T;
     let is_plain = matches!(
         column.of.base,
-        T::Bool | T::Int2 | T::Int4 | T::Int8 | T::Oid | T::Float4 | T::Float8 | T::Text | T::Varchar | T::Bytea | T::Uuid
+        T::Bool
+            | T::Int2
+            | T::Int4
+            | T::Int8
+            | T::Oid
+            | T::Float4
+            | T::Float8
+            | T::Text
+            | T::Varchar
+            | T::Bytea
+            | T::Uuid
     );
     (is_plain || matches!(column.of.base, T::Date | T::Timestamp | T::Timestamptz)) && column.of.bound == Bound::None
 }

@@ -292,11 +292,7 @@ impl<S: Keyed> StoreTable<S> {
         Self::constrain(catalog, table, |constraints| constraints.set_write_rules(rules))
     }
 
-    fn constrain(
-        catalog: &Catalog<Self>,
-        table: TableId,
-        change: impl FnOnce(&mut Constraints),
-    ) -> Result<(), Error> {
+    fn constrain(catalog: &Catalog<Self>, table: TableId, change: impl FnOnce(&mut Constraints)) -> Result<(), Error> {
         catalog.replace(table, |present| {
             let mut same = present.same();
             change(&mut same.constraints);

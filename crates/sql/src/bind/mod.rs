@@ -22,6 +22,7 @@ mod enums;
 mod expressions;
 mod foreign_keys;
 mod generated;
+mod grantors;
 mod grants;
 mod groups;
 mod identities;
@@ -31,6 +32,7 @@ mod json_records;
 mod late_checks;
 mod likes;
 mod literals;
+mod locks;
 mod naming;
 mod needs;
 mod operators;
@@ -42,6 +44,7 @@ mod records;
 mod renames;
 mod roles;
 mod row_comparisons;
+mod rows;
 mod schemas;
 mod scope;
 mod sequences;
@@ -120,6 +123,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) views: Vec<Name>,
     /// Something was bound whose value may change with what is set.
     pub(crate) is_mutable: bool,
+    /// The columns of the rows that are values, by the numbers that their types have.
+    pub(crate) shapes: Vec<rows::Shape>,
 }
 
 /// What comes behind groups: window functions, and functions that give several rows.
@@ -329,6 +334,7 @@ impl<'c> Binder<'c> {
             place: "WHERE",
             variables: None,
             is_mutable: false,
+            shapes: Vec::new(),
         }
     }
 

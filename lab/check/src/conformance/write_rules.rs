@@ -54,8 +54,18 @@ enum Write {
 const ALL: [Write; 12] = {
     use Write::*;
     [
-        Insert, Upsert, UpsertNew, Update, InsertBytes, PutBytes, UpdateBytes, SetFuture, SetFutureAgain,
-        InsertFuture, Delete, DeleteBytes,
+        Insert,
+        Upsert,
+        UpsertNew,
+        Update,
+        InsertBytes,
+        PutBytes,
+        UpdateBytes,
+        SetFuture,
+        SetFutureAgain,
+        InsertFuture,
+        Delete,
+        DeleteBytes,
     ]
 };
 

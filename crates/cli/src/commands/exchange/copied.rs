@@ -26,7 +26,9 @@ impl Copied {
             let key = schema.map_or_else(|| name.to_owned(), |schema| format!("{schema}\u{1f}{name}"));
             if is_recorded(database, &key)? {
                 let name = quoted(name);
-                return Ok(Some(Self { name: schema.map_or(name.clone(), |schema| format!("{}.{name}", quoted(schema))) }));
+                return Ok(Some(Self {
+                    name: schema.map_or(name.clone(), |schema| format!("{}.{name}", quoted(schema))),
+                }));
             }
         }
         Ok(None)
@@ -53,7 +55,8 @@ impl Copied {
         let columns = names(&head)?.iter().map(quoted).collect::<Vec<_>>().join(", ");
         let mut connection = database.sql().map_err(|error| format!(": {error}"))?;
         let failed = |error: polychron::sql::Error| format!(": {error}");
-        let mut copy = connection.copy_in(&format!("COPY {} ({columns}) FROM STDIN {FORMAT}", self.name)).map_err(failed)?;
+        let mut copy =
+            connection.copy_in(&format!("COPY {} ({columns}) FROM STDIN {FORMAT}", self.name)).map_err(failed)?;
         copy.write(&head).map_err(failed)?;
         loop {
             let bytes = input.fill_buf().map_err(|error| format!(": {error}"))?;
