@@ -449,7 +449,7 @@ fn tables_of_sql_are_copied() {
         let database = Database::builder().small().open(at(name)).unwrap();
         database.sql().unwrap().run(text, &mut |_| {}).unwrap();
         if name == "one" {
-            let rows = r"INSERT INTO shop.item VALUES (1, 'happy', '{a,NULL,\"b c\"}', 2.5, 1, DEFAULT, '\N'), (2)";
+            let rows = r#"INSERT INTO shop.item VALUES (1, 'happy', '{a,NULL,"b c"}', 2.5, 1, DEFAULT, '\N'), (2)"#;
             database.sql().unwrap().run(rows, &mut |_| {}).unwrap();
         }
         database.close().unwrap();
@@ -458,7 +458,8 @@ fn tables_of_sql_are_copied() {
     let name = file.display().to_string();
     assert!(shown(&["export", "--table", "shop.item", "--output", &name], &at("one")).is_empty());
     let exported = fs::read_to_string(&file).unwrap();
-    let expected = "id,mood,tags,price,kind,name\n1,happy,\"{a,NULL,\"\"b c\"\"}\",2.50,1,\"\\N\"\n2,\\N,\\N,\\N,\\N,\\N\n";
+    let expected =
+        "id,mood,tags,price,kind,name\n1,happy,\"{a,NULL,\"\"b c\"\"}\",2.50,1,\"\\N\"\n2,\\N,\\N,\\N,\\N,\\N\n";
     assert_eq!(exported, expected);
     for (row, what) in [
         ("3,happy,{},-1,1,x", "23514"),

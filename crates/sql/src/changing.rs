@@ -96,7 +96,7 @@ impl Plan {
     /// The tables whose rows it may change, what foreign keys lead to included; `None`: any.
     pub(crate) fn changed_tables(&self) -> Option<Vec<TableId>> {
         match self {
-            Self::Query { .. } => Some(Vec::new()),
+            Self::Query { .. } | Self::Lock => Some(Vec::new()),
             Self::Call(_) => None,
             Self::Truncate(tables) => Some(tables.iter().map(|(table, _)| table.id).collect()),
             Self::Analyze(analyzed) => analyzed.plan.changed_tables(),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_engine::write_rules::obeying;
 use polychron_engine::{
-    Becomes, Futures, Interactive, Operations, Projection, Protocol, RowBuffer, RowRef, Scan, Storage, Table,
-    Transaction, WriteRules,
+    Becomes, Futures, Interactive, Operations, Projection, Protocol, RowBuffer, RowRef, Scan, Table, Transaction,
+    WriteRules,
 };
 use polychron_schema::{KeyExtractor, KeyScratch, Layout, Row, Value, build_row, set_value};
 
