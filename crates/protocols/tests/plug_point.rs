@@ -8,7 +8,7 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch;
-use polychron_engine::futures::{Bytes, ExpressionArena, FutureColumn, FutureError, Operand, Scope, Span, Term, Value};
+use polychron_engine::futures::{self, Bytes, ExpressionArena, FutureColumn, FutureError, Operand, Scope, Span};
 use polychron_engine::lazy::{Node, Nodes, Source};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
@@ -277,7 +277,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
     }
 
     /// The values of the nodes as they are now.
-    fn values(&mut self) -> Result<Vec<Value<Span>>, Error> {
+    fn values(&mut self) -> Result<Vec<futures::Value<Span>>, Error> {
         let mut values = Vec::new();
         self.expressions.exchange(&mut self.nodes);
         let Nodes { program, .. } = &mut *self.nodes;
@@ -301,7 +301,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
     }
 
     /// What others see of a value: the test has numbers alone.
-    fn nodes_of(&self, value: Value<Span>) -> Value<Bytes> {
+    fn nodes_of(&self, value: futures::Value<Span>) -> futures::Value<Bytes> {
         value.map(|_| unreachable!("it has no text"))
     }
 
@@ -425,7 +425,7 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
         Ok(())
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Value<Bytes>, Error> {
+    fn resolve_future(&mut self, future: Operand) -> Result<futures::Value<Bytes>, Error> {
         match future {
             Operand::Known(value) => Ok(value),
             Operand::Pending(position) => {
