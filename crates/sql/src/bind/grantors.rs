@@ -8,6 +8,9 @@ use crate::outcome::Notice;
 use crate::roles::{Access, Grant, Kind, Privileges, RoleId, acl};
 use crate::statement::Definition;
 
+/// The position of a column, what is wanted of it, and in whose name how much of that may be handed on.
+pub(super) type HandedOn = (usize, Privileges, (RoleId, Privileges));
+
 impl Binder<'_> {
     /// In whose name the session's role hands privileges on, and which of them it may: the owner's where it can, else its own or those of a role that it acts as.
     fn grantor(
@@ -75,7 +78,7 @@ impl Binder<'_> {
         access: &Access,
         (of_columns, is_all): (OfColumns, bool),
         (definition, revokes): (&mut Definition, bool),
-    ) -> Result<Vec<(usize, Privileges, (RoleId, Privileges))>, SqlError> {
+    ) -> Result<Vec<HandedOn>, SqlError> {
         let each = of_columns.into_iter().map(|(column, privileges)| {
             let (place, wanted) = ((target, Some(column)), (privileges, is_all));
             let own = self.may_hand_on(place, (access, target.kind()), wanted, (&mut *definition, revokes))?;
