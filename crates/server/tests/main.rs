@@ -5,6 +5,7 @@ mod common;
 mod admission;
 mod clients;
 mod drivers;
+mod dumps;
 mod frames;
 mod notifications;
 mod processes;

@@ -6,7 +6,7 @@ use crate::common::{Db, server, server_with};
 use polychron_server::{Credentials, Password, Server};
 
 /// The program, as it talks to the server; `None`: it is not installed.
-fn program(name: &str, server: &Server<Db>) -> Option<Command> {
+pub(crate) fn program(name: &str, server: &Server<Db>) -> Option<Command> {
     if Command::new(name).arg("--version").output().is_err() {
         eprintln!("skipped: there is no {name}");
         return None;
@@ -20,7 +20,7 @@ fn program(name: &str, server: &Server<Db>) -> Option<Command> {
 }
 
 #[track_caller]
-fn succeeded(output: &Output) -> String {
+pub(crate) fn succeeded(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}\n{said}");

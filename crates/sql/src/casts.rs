@@ -42,8 +42,6 @@ pub(crate) enum Cast {
     ShowItems(Type),
     /// The value becomes JSON, in normal form where it is one of `jsonb`.
     Json(Type, bool),
-    /// Keys and values, one behind the other, become an object.
-    JsonRow(bool),
 }
 
 /// The cast from one type to another, if there is one in this place.
@@ -52,7 +50,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
     let is_text = |of: Type| matches!(of, Text | Varchar | Bpchar);
     let (least, cast) = match (from, to) {
         _ if from == to => (Place::Implicit, Cast::Same),
-        (_, Type::AnyElement) | (Unknown | Type::Array(_), Type::AnyArray) => (Place::Implicit, Cast::Same),
+        (_, Type::AnyElement) | (Unknown, Type::AnyArray) => (Place::Implicit, Cast::Same),
+        (_, Type::AnyArray) if from.element().is_some() => (Place::Implicit, Cast::Same),
         (Unknown | Type::Enum(_), Type::AnyEnum) => (Place::Implicit, Cast::Same),
         (_, Type::AnyArray | Type::AnyEnum) => return None,
         (Unknown, _) => (Place::Implicit, Cast::Read(to)),
@@ -73,8 +72,8 @@ pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
         (_, Type::Int4) if from.is_object() => (Place::Assignment, Cast::Same),
         // Two versions of one enum.
         (Type::Enum(one), Type::Enum(other)) if one.number() == other.number() => (Place::Implicit, Cast::Same),
-        (Type::Array(one), Type::Array(other)) => {
-            let (one, other) = (one.get(), other.get());
+        (_, Type::Array(other)) if let Some(one) = from.element() => {
+            let other = other.get();
             return find(one, other, place)
                 .map(|cast| if matches!(cast, Cast::Same) { cast } else { Cast::Items(one, other) });
         }
@@ -96,7 +95,9 @@ fn between_numbers(from: Type, to: Type) -> Option<(Place, Cast)> {
         (Int2, Int4 | Int8) | (Int4, Int8) => (Implicit, Cast::Same),
         (Int4, Int2) | (Int8, Int2) => (Assignment, Cast::Call(|args, _| narrow(args[0], Int2))),
         (Int8, Int4) => (Assignment, Cast::Call(|args, _| narrow(args[0], Int4))),
-        (Int2 | Int4 | Int8, Oid) => (Implicit, Cast::Call(|args, _| narrow(args[0], Oid))),
+        // The same 32 bits.
+        (Int2 | Int4, Oid) => (Implicit, Cast::Call(|args, _| Ok(Datum::Int((integer(args[0]) as u32).into())))),
+        (Int8, Oid) => (Implicit, Cast::Call(|args, _| narrow(args[0], Oid))),
         (Oid, Int8) => (Assignment, Cast::Same),
         (Oid, Int4) => (Assignment, Cast::Call(|args, _| narrow(args[0], Int4))),
         (Int2 | Int4 | Int8, Float8) => (Implicit, Cast::Call(|args, _| Ok(Datum::Float(integer(args[0]) as f64)))),
@@ -217,6 +218,16 @@ fn write_json(of: Type, datum: Datum<'_>, context: &Context<'_>, out: &mut Strin
         Datum::Json(text) => out.push_str(text),
         Datum::Text(text) if of == Type::Json => out.push_str(text),
         Datum::Text(text) => json::write_text(text, out),
+        Datum::Array(row) if of == Type::Record => {
+            out.push('{');
+            for (at, ((name, of), value)) in crate::records::fields(row).enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                json::write_text(&name, out);
+                out.push(':');
+                write_json(of, value, context, out);
+            }
+            out.push('}');
+        }
         Datum::Array(array) => {
             let dimensions: Vec<_> = array.dimensions().iter().map(|it| it.length as usize).collect();
             let element = of.element().unwrap_or(Type::Text);
@@ -310,7 +321,12 @@ pub(crate) fn in_range<'a>(value: i128, of: Type) -> Result<Datum<'a>, SqlError>
         _ => (i64::MIN, i64::MAX),
     };
     let fitting = i64::try_from(value).ok().filter(|value| (least..=most).contains(value));
-    let out_of_range = || SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{of} out of range"));
+    let out_of_range = || {
+        SqlError::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("{} out of range", if of == Type::Oid { "OID" } else { of.name() }),
+        )
+    };
     fitting.map(Datum::Int).ok_or_else(out_of_range)
 }
 
@@ -383,24 +399,12 @@ impl Cast {
                     array.items().map(|item| Self::Show(of).apply(item, context)).collect::<Result<Vec<_>, _>>()?;
                 Ok(Array::datum(context.arena, &array.dimensions(), items))
             }
-            (Self::JsonRow(is_binary), Datum::Array(parts)) => {
-                let parts: Vec<_> = parts.items().collect();
-                let mut text = String::from("{");
-                for (at, pair) in parts.chunks(2).enumerate() {
-                    text.push_str(if at > 0 { "," } else { "" });
-                    write_json(Type::Text, pair[0], context, &mut text);
-                    text.push(':');
-                    write_json(Type::Json, pair[1], context, &mut text);
-                }
-                text.push('}');
-                json_of(&text, is_binary, context)
-            }
             (Self::Json(of, is_binary), _) => {
                 let mut text = String::new();
                 write_json(of, datum, context, &mut text);
                 json_of(&text, is_binary, context)
             }
-            (Self::Items(..) | Self::ShowItems(_) | Self::JsonRow(_), _) => unreachable!("an array"),
+            (Self::Items(..) | Self::ShowItems(_), _) => unreachable!("an array"),
             (Self::Read(of), Datum::Text(text)) => text::read(of, text, context),
             (Self::Read(_), _) => unreachable!("only text is read"),
             // A cast says it in a word, what is shown in a letter.

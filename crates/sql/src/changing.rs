@@ -108,7 +108,7 @@ impl Plan {
             Self::Query { node, .. } => Some(node),
             Self::Insert { source, .. } | Self::Update { source, .. } | Self::Delete { source, .. } => Some(source),
             Self::Merge(merge) => Some(&mut merge.source),
-            Self::With(_) | Self::Truncate(_) | Self::Call(_) | Self::Analyze(_) => None,
+            Self::With(_) | Self::Truncate(_) | Self::Lock | Self::Call(_) | Self::Analyze(_) => None,
         }
     }
 
@@ -123,7 +123,7 @@ impl Plan {
             }
             Self::Update { returning, .. } | Self::Delete { returning, .. } => exprs_of(returning).for_each(visit),
             Self::Merge(merge) => merge.clauses.iter_mut().flat_map(MergeClause::exprs_mut).for_each(visit),
-            Self::Query { .. } | Self::With(_) | Self::Truncate(_) | Self::Call(_) | Self::Analyze(_) => {}
+            Self::Query { .. } | Self::With(_) | Self::Truncate(_) | Self::Lock | Self::Call(_) | Self::Analyze(_) => {}
         }
     }
 }

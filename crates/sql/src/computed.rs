@@ -38,9 +38,12 @@ pub(crate) struct Rules {
 /// How the names of computed columns begin.
 const PREFIX: &str = "(key ";
 
+/// The column of a relation of the system that says which relation it is. No statement makes a column of this name.
+pub(crate) const TABLE_ID: &str = "tableoid";
+
 /// Whether a column has a name that is SQL's own.
 pub(crate) fn is_own_name(name: &str) -> bool {
-    name == crate::catalog::ROW_NUMBER || name.starts_with(PREFIX) && name.ends_with(')')
+    name == TABLE_ID || name == crate::catalog::ROW_NUMBER || name.starts_with(PREFIX) && name.ends_with(')')
 }
 
 /// The computed column of this number.

@@ -4,7 +4,7 @@ use sqlparser::ast::{self, TransactionAccessMode, TransactionIsolationLevel, Tra
 
 use crate::bind::folded;
 use crate::error::SqlError;
-use crate::session_functions::SessionCall;
+use crate::session_functions::SessionCalls;
 
 /// What a transaction is begun with. Each isolation level is accepted, and serializable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum Control {
     SetSession(Modes),
     Show(String),
     /// Calls that change what holds for the session or the server.
-    Ask(Vec<SessionCall>),
+    Ask(SessionCalls),
 }
 
 impl Control {
@@ -71,7 +71,7 @@ impl Control {
                     _ => Self::Show(words.join(".")),
                 }
             }
-            S::Query(query) => match SessionCall::all(query) {
+            S::Query(query) => match SessionCalls::all(query) {
                 Some(calls) => Self::Ask(calls),
                 None => return Ok(None),
             },

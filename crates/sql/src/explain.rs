@@ -277,6 +277,7 @@ impl Out<'_> {
             Plan::Truncate(tables) => {
                 tables.iter().for_each(|(table, source)| self.change("Truncate", table.name.plain(), source));
             }
+            Plan::Lock => {}
             Plan::Analyze(analyzed) => self.plan(&analyzed.plan),
             Plan::Call(call) => {
                 let title = call.unit.routines.first().map_or("", |routine| &routine.title);

@@ -118,7 +118,6 @@ impl std::fmt::Debug for Cast {
             Self::Items(from, to) => write!(out, "Items({from}, {to})"),
             Self::ShowItems(of) => write!(out, "ShowItems({of})"),
             Self::Json(of, is_binary) => write!(out, "Json({of}, {is_binary})"),
-            Self::JsonRow(is_binary) => write!(out, "JsonRow({is_binary})"),
         }
     }
 }

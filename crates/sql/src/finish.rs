@@ -31,6 +31,7 @@ pub(crate) fn finished(plan: Plan) -> Plan {
         }
         // What is run was finished when it was bound.
         Plan::Analyze(analyzed) => Plan::Analyze(analyzed),
+        Plan::Lock => Plan::Lock,
         Plan::Call(call) => Plan::Call(call),
         Plan::Truncate(tables) => {
             let finished = |(table, source)| (table, finished_node(source));

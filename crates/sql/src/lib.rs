@@ -43,6 +43,7 @@ mod paths;
 mod plan;
 mod prepared;
 mod procedures;
+mod records;
 mod resident;
 mod roles;
 mod rows;

@@ -81,6 +81,24 @@ pub(crate) enum Tag {
     Fixed(Box<str>),
 }
 
+impl Plan {
+    /// The statement that it is.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Query { .. } => "SELECT",
+            Self::Insert { .. } => "INSERT",
+            Self::Update { .. } => "UPDATE",
+            Self::Delete { .. } => "DELETE",
+            Self::With(with) => with.plan.verb(),
+            Self::Merge(_) => "MERGE",
+            Self::Truncate(_) => "TRUNCATE TABLE",
+            Self::Lock => "LOCK TABLE",
+            Self::Call(_) => "CALL",
+            Self::Analyze(analyzed) => analyzed.plan.verb(),
+        }
+    }
+}
+
 impl Tag {
     /// The verb of a query.
     pub(crate) const QUERY: &'static str = "SELECT";
@@ -89,7 +107,7 @@ impl Tag {
         match plan {
             Plan::Insert { .. } => Self::Counted("INSERT 0"),
             Plan::With(with) => Self::of(&with.plan),
-            Plan::Truncate(_) | Plan::Call(_) => Self::Fixed(plan.verb().into()),
+            Plan::Truncate(_) | Plan::Lock | Plan::Call(_) => Self::Fixed(plan.verb().into()),
             Plan::Analyze(_) => Self::Fixed("EXPLAIN".into()),
             _ => Self::Counted(plan.verb()),
         }

@@ -1,7 +1,9 @@
 //! Text into statements.
 
+mod all_fields;
 mod columns;
 mod operators;
+mod row_locks;
 mod table_as;
 mod tables;
 mod targets;
@@ -20,7 +22,7 @@ use crate::cursors::CursorCommand;
 use crate::error::{SqlError, SqlState};
 use crate::gaps::AlterSequence;
 use crate::roles::RoleCommand;
-use crate::session_functions::SessionCall;
+use crate::session_functions::SessionCalls;
 
 /// How deeply expressions and queries may nest. The parser, the binder and the evaluation go down as deep.
 const DEPTH: usize = 200;
@@ -271,7 +273,8 @@ pub(super) fn quoted(value: String) -> sqlparser::tokenizer::Word {
     sqlparser::tokenizer::Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword }
 }
 
-pub(crate) use columns::{CHANGE, LIKE};
+pub(crate) use all_fields::{is_row_of_all, row_of_all};
+pub(crate) use columns::{CHANGE, LIKE, SEQUENCE};
 pub(crate) use table_as::has_data;
 pub(crate) use targets::TARGET;
 
@@ -330,6 +333,7 @@ pub(crate) fn parser(text: &str) -> Result<Parser<'static>, SqlError> {
     let tokens = with_constraints(tokens);
     check_chains(&tokens)?;
     let tokens = tables::with_tables(targets::with_targets(with_exclusions(tokens)));
+    let tokens = row_locks::with_row_locks(all_fields::with_all_fields(tokens));
     let tokens = words::with_words(columns::with_columns(tokens));
     Ok(Parser::new(&DIALECT).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
 }
@@ -529,7 +533,7 @@ impl Command {
 
     pub(crate) fn is_set(&self) -> bool {
         match self {
-            Self::Sql(ast::Statement::Query(query)) => SessionCall::all(query).is_some(),
+            Self::Sql(ast::Statement::Query(query)) => SessionCalls::all(query).is_some(),
             Self::Sql(statement) => matches!(
                 statement,
                 ast::Statement::Set(ast::Set::SingleAssignment { .. } | ast::Set::SetTimeZone { .. })
@@ -552,10 +556,10 @@ impl Command {
 
 /// Whether a statement reads or changes rows, and nothing else.
 pub(crate) fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Call, Delete, Explain, Insert, Merge, Query, Truncate, Update};
+    use ast::Statement::{Call, Delete, Explain, Insert, Lock, Merge, Query, Truncate, Update};
     match statement {
-        Query(query) => SessionCall::all(query).is_none(),
+        Query(query) => SessionCalls::all(query).is_none(),
         Truncate(truncate) => truncate.identity.is_none() && truncate.cascade.is_none(),
-        other => matches!(other, Insert(_) | Update(_) | Delete(_) | Merge(_) | Explain { .. } | Call(_)),
+        other => matches!(other, Lock(_) | Insert(_) | Update(_) | Delete(_) | Merge(_) | Explain { .. } | Call(_)),
     }
 }

@@ -446,6 +446,8 @@ pub(crate) enum Plan {
     Merge(Box<Merge>),
     /// All rows of the tables.
     Truncate(Vec<(Arc<Table>, Node)>),
+    /// LOCK TABLE: the tables are noted as those of a statement that reads them.
+    Lock,
     Call(Arc<crate::procedures::Call>),
     /// The plan is run, and answers with what it has done.
     Analyze(Box<Analyzed>),
@@ -546,26 +548,11 @@ impl Plan {
         Self::Analyze(Box::new(Analyzed { plan, columns: explained(), has_summary }))
     }
 
-    /// The statement that it is.
-    pub(crate) fn verb(&self) -> &'static str {
-        match self {
-            Self::Query { .. } => "SELECT",
-            Self::Insert { .. } => "INSERT",
-            Self::Update { .. } => "UPDATE",
-            Self::Delete { .. } => "DELETE",
-            Self::With(with) => with.plan.verb(),
-            Self::Merge(_) => "MERGE",
-            Self::Truncate(_) => "TRUNCATE TABLE",
-            Self::Call(_) => "CALL",
-            Self::Analyze(analyzed) => analyzed.plan.verb(),
-        }
-    }
-
     /// The columns of the rows that it answers with.
     pub(crate) fn columns(&self) -> &[OutputColumn] {
         match self {
             Self::Query { columns, .. } => columns,
-            Self::Truncate(_) | Self::Merge(_) => &[],
+            Self::Truncate(_) | Self::Lock | Self::Merge(_) => &[],
             Self::With(with) => with.plan.columns(),
             Self::Call(call) => &call.columns,
             Self::Analyze(analyzed) => &analyzed.columns,

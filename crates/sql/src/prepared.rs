@@ -261,7 +261,7 @@ impl<P: Protocol> Connection<P> {
                 }
                 Some(Control::Ask(calls)) => {
                     let types = self.types_of_calls(&calls, types)?;
-                    let columns = calls.iter().map(|call| column(&call.column, call.answers()));
+                    let columns = calls.calls.iter().map(|call| column(&call.column, call.answers()));
                     Other::Asks(columns.collect(), types.into())
                 }
                 Some(Control::Show(name)) => Other::Shows([column(shown_name(&name), Type::Text)].into()),

@@ -13,7 +13,16 @@ use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::outcome::Outcome;
 use crate::roles::Switch;
+use crate::statement::Statement;
 use crate::types::Type;
+
+/// The calls of a statement that asks for nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SessionCalls {
+    pub(crate) calls: Vec<SessionCall>,
+    /// The query whose rows are the arguments of all calls side by side, where there is a FROM.
+    source: Option<Box<ast::Query>>,
+}
 
 /// A call, and the name of its column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,27 +65,37 @@ impl Function {
     }
 }
 
-impl SessionCall {
+impl SessionCalls {
     /// The calls of a query that has nothing else. `None`: it is another one.
-    pub(crate) fn all(query: &ast::Query) -> Option<Vec<Self>> {
+    pub(crate) fn all(query: &ast::Query) -> Option<Self> {
         let ast::SetExpr::Select(select) = &*query.body else { return None };
-        let calls = select.projection.iter().map(Self::of).collect::<Option<Vec<_>>>()?;
-        let is_alone = query.with.is_none()
+        let calls = select.projection.iter().map(SessionCall::of).collect::<Option<Vec<_>>>()?;
+        let is_plain = query.with.is_none()
             && query.order_by.is_none()
             && query.limit_clause.is_none()
             && query.fetch.is_none()
             && query.locks.is_empty()
-            && select.from.is_empty()
-            && select.selection.is_none()
             && select.distinct.is_none()
             && select.into.is_none()
             && select.having.is_none()
             && select.named_window.is_empty()
             && select.qualify.is_none()
             && matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
-        (is_alone && !calls.is_empty()).then_some(calls)
+        let source = (!select.from.is_empty()).then(|| {
+            let mut source = query.clone();
+            let items = calls.iter().flat_map(|call| call.arguments.iter().cloned());
+            if let ast::SetExpr::Select(select) = &mut *source.body {
+                select.projection = items.map(ast::SelectItem::UnnamedExpr).collect();
+            }
+            Box::new(source)
+        });
+        let has_condition = source.is_none() && select.selection.is_some();
+        let is_known = source.is_none() || calls.iter().all(|call| call.function == Function::SetConfig);
+        (is_plain && is_known && !has_condition && !calls.is_empty()).then_some(Self { calls, source })
     }
+}
 
+impl SessionCall {
     fn of(item: &ast::SelectItem) -> Option<Self> {
         let (expr, alias) = match item {
             ast::SelectItem::UnnamedExpr(expr) => (expr, None),
@@ -113,8 +132,13 @@ fn argument(argument: &ast::FunctionArg) -> Option<ast::Expr> {
 
 impl<P: Protocol> Connection<P> {
     /// The types of the parameters of such calls, of which the client has said these.
-    pub(crate) fn types_of_calls(&self, calls: &[SessionCall], types: &[Type]) -> Result<Vec<Type>, SqlError> {
+    pub(crate) fn types_of_calls(&self, of: &SessionCalls, types: &[Type]) -> Result<Vec<Type>, SqlError> {
         let catalog = self.catalog();
+        if let Some(source) = &of.source {
+            let query = ast::Statement::Query(source.clone());
+            return Ok(Statement::bind(&catalog, &query, types, self.session.drawn())?.parameters);
+        }
+        let calls = &of.calls;
         let mut binder = Binder::new(&catalog, types, self.session.drawn());
         calls.iter().try_for_each(|call| call.bind(&mut binder).map(drop))?;
         if let Some(at) = binder.parameters.iter().position(|of| *of == Type::Unknown) {
@@ -125,7 +149,18 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Runs such calls.
-    pub(crate) fn run_calls(&mut self, calls: &[SessionCall], given: Parameters<'_>) -> Result<Outcome, SqlError> {
+    pub(crate) fn run_calls(&mut self, of: &SessionCalls, given: Parameters<'_>) -> Result<Outcome, SqlError> {
+        let calls = &of.calls;
+        let columns = || calls.iter().map(|call| (call.column.clone(), call.answers())).collect();
+        if let Some(source) = &of.source {
+            let mut rows = Vec::new();
+            for values in self.rows_of_arguments(calls, source, given)? {
+                let row = values.chunks(3).map(|values| self.set_config(values));
+                rows.push(row.collect::<Result<Vec<_>, _>>()?);
+            }
+            let count = rows.len() as u64;
+            return Ok(Outcome { count, columns: columns(), rows, ..Outcome::tagged(format!("SELECT {count}")) });
+        }
         let mut row = Vec::new();
         for call in calls {
             row.push(match (call.function, &self.arguments(call, given)?[..]) {
@@ -140,8 +175,35 @@ impl<P: Protocol> Connection<P> {
                 }
             });
         }
-        let columns = calls.iter().map(|call| (call.column.clone(), call.answers())).collect();
-        Ok(Outcome { count: 1, columns, rows: vec![row], ..Outcome::tagged("SELECT 1") })
+        Ok(Outcome { count: 1, columns: columns(), rows: vec![row], ..Outcome::tagged("SELECT 1") })
+    }
+
+    /// The arguments of the calls for each row of the query that they stand in.
+    fn rows_of_arguments(
+        &mut self,
+        calls: &[SessionCall],
+        source: &ast::Query,
+        given: Parameters<'_>,
+    ) -> Result<Vec<Vec<OwnedDatum>>, SqlError> {
+        if calls.iter().any(|call| call.arguments.len() != 3) {
+            return Err(SqlError::unsupported("set_config with other than three arguments, of rows"));
+        }
+        if self.session.is_planned() {
+            return Err(self.needs_block("set_config of rows"));
+        }
+        let was_open = self.session.is_open();
+        let query = ast::Statement::Query(Box::new(source.clone()));
+        let outcome = self.run(&query, given);
+        if !was_open {
+            match &outcome {
+                Ok(_) => drop(self.commit()?),
+                Err(_) => {
+                    self.session.roll_back();
+                    self.finish_definitions();
+                }
+            }
+        }
+        Ok(outcome?.rows)
     }
 
     fn arguments(&self, call: &SessionCall, given: Parameters<'_>) -> Result<Vec<OwnedDatum>, SqlError> {

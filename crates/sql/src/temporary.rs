@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Changes, Object};
 use crate::connection::Connection;
-use crate::error::SqlError;
+use crate::error::{SqlError, SqlState};
 use crate::names::Name;
 use crate::plan::{Node, Plan, Scan};
 
@@ -27,6 +27,10 @@ impl<P: Protocol> Connection<P> {
     /// # Errors
     /// It changes something in a read-only transaction. That may change rows of temporary tables, unless it would have to leave its snapshot and cannot.
     pub(crate) fn check_may_run(&mut self, plan: &Plan, called: Option<&'static str>) -> Result<(), SqlError> {
+        if matches!(plan, Plan::Lock) && !self.is_in_block() {
+            let message = "LOCK TABLE can only be used in transaction blocks";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message));
+        }
         let is_read_only = self.session.is_read_only();
         self.session.drawn().set_read_only(is_read_only);
         let verb = match () {

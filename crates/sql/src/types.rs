@@ -56,6 +56,10 @@ pub enum Type {
     Enum(EnumType),
     /// An array of values of a type.
     Array(Element),
+    /// `int2vector`: an array of `smallint` that counts from 0, as the catalog has it.
+    Int2vector,
+    /// `oidvector`: the same of `oid`.
+    Oidvector,
     /// The result of a statement without one.
     Void,
     /// `regclass`: the object id of a relation.
@@ -68,6 +72,8 @@ pub enum Type {
     Regnamespace,
     /// `regrole`
     Regrole,
+    /// `record`: a row.
+    Record,
     /// An array of any type, as an argument.
     AnyArray,
     /// A value of any type, or of that of the elements of the arrays beside it.
@@ -202,6 +208,10 @@ pub enum Bound {
     Digits(u32, u32),
     /// So many digits of a second.
     Seconds(u32),
+    /// A name of the catalog, whose letters are numbered from 0.
+    Name,
+    /// The columns of rows, by the number that the statement gives them.
+    Row(u32),
 }
 
 /// What a modifier of `interval` has in its upper half where all fields are allowed.
@@ -211,7 +221,7 @@ impl Bound {
     /// The type modifier that says so of a type in PostgreSQL; −1: nothing.
     pub fn modifier(self, of: Type) -> i32 {
         match self {
-            Self::None => -1,
+            Self::None | Self::Name | Self::Row(_) => -1,
             Self::Length(length) => (length as i32).saturating_add(4),
             Self::Digits(precision, scale) => ((precision << 16 | scale) as i32).saturating_add(4),
             Self::Seconds(digits) if of.element().unwrap_or(of) == Type::Interval => ALL_FIELDS << 16 | digits as i32,
@@ -261,6 +271,28 @@ impl Type {
         Self::Jsonb,
     ];
 
+    /// Types of values that the relations of the system have, and tables have not.
+    pub(crate) const OF_SYSTEM: [Self; 7] = [
+        Self::Regclass,
+        Self::Regtype,
+        Self::Regproc,
+        Self::Regnamespace,
+        Self::Regrole,
+        Self::Int2vector,
+        Self::Oidvector,
+    ];
+
+    /// All types but enums that `pg_type` has.
+    pub(crate) fn known() -> impl Iterator<Item = Self> {
+        let arrays = Self::ALL.into_iter().filter_map(Self::array);
+        Self::ALL.into_iter().chain(arrays).chain(Self::OF_SYSTEM).chain([Self::Unknown, Self::Void, Self::Record])
+    }
+
+    /// Whether it is an array of the catalog, which counts from 0 and is shown with blanks between its elements.
+    pub(crate) const fn is_vector(self) -> bool {
+        matches!(self, Self::Int2vector | Self::Oidvector)
+    }
+
     /// `integer[]`
     #[allow(non_upper_case_globals, reason = "it stands among the names of types")]
     pub(crate) const Int4s: Self = Self::Array(Element::known(2));
@@ -278,7 +310,12 @@ impl Type {
 
     /// The type of its elements, if it is one of arrays.
     pub(crate) const fn element(self) -> Option<Self> {
-        if let Self::Array(element) = self { Some(element.get()) } else { None }
+        match self {
+            Self::Array(element) => Some(element.get()),
+            Self::Int2vector => Some(Self::Int2),
+            Self::Oidvector => Some(Self::Oid),
+            _ => None,
+        }
     }
 
     /// Its object id in PostgreSQL.
@@ -307,11 +344,14 @@ impl Type {
             Self::Jsonb => 3802,
             Self::Enum(of) => of.oid(),
             Self::Array(element) => element.array_names().2,
+            Self::Int2vector => 22,
+            Self::Oidvector => 30,
             Self::Regclass => 2205,
             Self::Regtype => 2206,
             Self::Regproc => 24,
             Self::Regnamespace => 4089,
             Self::Regrole => 4096,
+            Self::Record => 2249,
             Self::AnyArray => 2277,
             Self::AnyElement => 2283,
             Self::AnyEnum => 3500,
@@ -345,11 +385,14 @@ impl Type {
             Self::Jsonb => "jsonb",
             Self::Enum(of) => of.name(),
             Self::Array(element) => element.array_names().0,
+            Self::Int2vector => "int2vector",
+            Self::Oidvector => "oidvector",
             Self::Regclass => "regclass",
             Self::Regtype => "regtype",
             Self::Regproc => "regproc",
             Self::Regnamespace => "regnamespace",
             Self::Regrole => "regrole",
+            Self::Record => "record",
             Self::AnyArray => "anyarray",
             Self::AnyElement => "anyelement",
             Self::AnyEnum => "anyenum",
@@ -385,13 +428,12 @@ impl Type {
             "char" => Self::Bpchar,
             "name" => Self::Text,
             "xid" => Self::Int8,
-            "regclass" => Self::Regclass,
-            "regtype" => Self::Regtype,
-            "regproc" | "regprocedure" => Self::Regproc,
-            "regnamespace" => Self::Regnamespace,
-            "regrole" => Self::Regrole,
+            "regprocedure" => Self::Regproc,
             _ if name.starts_with('_') => return Self::by_name(&name[1..]).and_then(Self::array),
-            _ => return Self::ALL.into_iter().find(|it| it.internal_name() == name || it.name() == name),
+            _ => {
+                let all = Self::ALL.into_iter().chain(Self::OF_SYSTEM);
+                return all.into_iter().find(|it| it.internal_name() == name || it.name() == name);
+            }
         };
         Some(other)
     }
@@ -407,7 +449,7 @@ impl Type {
             Self::Date | Self::Time | Self::Timestamp | Self::Timestamptz => Category::DateTime,
             Self::Interval => Category::Timespan,
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::User,
-            Self::Array(_) => Category::Array,
+            Self::Array(_) | Self::Int2vector | Self::Oidvector => Category::Array,
             Self::Enum(_) => Category::Enum,
             _ if self.is_object() => Category::Number,
             _ => Category::Pseudo,
@@ -443,7 +485,7 @@ impl fmt::Display for ColumnType {
             return write!(out, "{}[]", Self { base: element, bound: self.bound });
         }
         match self.bound {
-            Bound::None => out.write_str(self.base.name()),
+            Bound::None | Bound::Name | Bound::Row(_) => out.write_str(self.base.name()),
             Bound::Length(length) => write!(out, "{}({length})", self.base.name()),
             Bound::Digits(precision, scale) => write!(out, "{}({precision},{scale})", self.base.name()),
             Bound::Seconds(digits) => {

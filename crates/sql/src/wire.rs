@@ -36,16 +36,11 @@ pub enum TransactionStatus {
 impl Type {
     /// The type of this object id in PostgreSQL; `None`: it is none of a parameter. 0 is [`Type::Unknown`].
     pub fn of_oid(oid: u32) -> Option<Self> {
-        let objects = [Self::Regclass, Self::Regtype, Self::Regproc, Self::Regnamespace, Self::Regrole];
         match oid {
             0 | 705 => Some(Self::Unknown),
             // `name`, which is a text here.
             19 => Some(Self::Text),
-            _ => Self::ALL
-                .into_iter()
-                .chain(Self::ALL.into_iter().filter_map(Self::array))
-                .chain(objects)
-                .find(|of| of.oid() == oid),
+            _ => Self::known().find(|of| of.oid() == oid && !matches!(of, Self::Void | Self::Record)),
         }
     }
 

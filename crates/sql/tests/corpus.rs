@@ -170,4 +170,4 @@ corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, re
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(copied: copy);
 corpus!(whole_answer: cursors, transactions, definitions, constraints, dates, precisions, enums, sequences, ddl_transactions, alter, foreign_keys, pgbench, views);
-corpus!(whole_answer: changes_in_with, comments, merge, row_comparisons, procedures, procedure_bodies, points, indexes, keys, comparable, settings, schemas, temporary, assignments, alter_sequences, session_statements, table_as, likes, generated, more_functions, json_records, view_columns, view_names, index_names, identities, key_types, retyped_keys, needed_keys);
+corpus!(whole_answer: changes_in_with, comments, merge, row_comparisons, procedures, procedure_bodies, points, indexes, keys, comparable, settings, schemas, temporary, assignments, alter_sequences, session_statements, table_as, likes, generated, more_functions, json_records, view_columns, view_names, index_names, identities, key_types, retyped_keys, needed_keys, row_values, row_locks);

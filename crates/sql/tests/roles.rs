@@ -428,3 +428,46 @@ fn grants_name_the_role_that_makes_them() {
     );
     assert_eq!(run(&mut admin, "SELECT has_table_privilege('low', 't', 'SELECT')").unwrap(), "f");
 }
+
+/// The right to hand a privilege of a column on is that of the column, and types, extensions and columns are guarded however they come into a table.
+#[test]
+fn columns_are_handed_on_and_types_are_used_by_those_who_may() {
+    let database = database::<Cicada>();
+    let (mut admin, mut session) = (connect(&database), connect(&database));
+    all(
+        &mut admin,
+        &[
+            "CREATE ROLE a",
+            "CREATE ROLE b",
+            "CREATE TABLE t (id int PRIMARY KEY, v int, w int)",
+            "GRANT SELECT (v), UPDATE (v, w) ON t TO a WITH GRANT OPTION",
+            "CREATE TYPE mood AS ENUM ('ok')",
+            "REVOKE USAGE ON TYPE mood FROM PUBLIC",
+            "CREATE TABLE feelings (id int PRIMARY KEY, feels mood)",
+            "GRANT SELECT ON feelings TO a",
+            "GRANT CREATE ON SCHEMA public TO a",
+        ],
+    );
+    session.act_as("a").unwrap();
+    all(&mut session, &["GRANT SELECT (v), UPDATE (w) ON t TO b"]);
+    let columns = "SELECT attname, array_to_string(attacl, ' ') FROM pg_attribute WHERE attrelid = 't'::regclass AND attacl IS NOT NULL ORDER BY 1";
+    assert_eq!(run(&mut admin, columns).unwrap(), "v|a=r*w*/postgres b=r/a\nw|a=w*/postgres b=w/a");
+    for (statement, message) in [
+        ("GRANT SELECT (id) ON t TO b", "permission denied for table t"),
+        ("CREATE TABLE copied AS SELECT * FROM feelings", "permission denied for type mood"),
+        ("CREATE TABLE alike (LIKE feelings)", "permission denied for type mood"),
+        ("CREATE VIEW seen AS SELECT feels FROM feelings", "permission denied for type mood"),
+        ("CREATE EXTENSION pgcrypto", "permission denied to create extension \"pgcrypto\""),
+    ] {
+        let error = run(&mut session, statement).unwrap_err();
+        assert_eq!((error.state().code(), error.message()), ("42501", message), "{statement}");
+    }
+    let dependent = run(&mut admin, "REVOKE SELECT (v) ON t FROM a").unwrap_err();
+    assert_eq!(dependent.state().code(), "2BP01");
+    all(
+        &mut admin,
+        &["REVOKE ALL ON t FROM a CASCADE", "GRANT USAGE ON TYPE mood TO a", "GRANT CREATE ON DATABASE polychron TO a"],
+    );
+    assert_eq!(run(&mut admin, columns).unwrap(), "");
+    all(&mut session, &["CREATE TABLE copied AS SELECT * FROM feelings", "CREATE EXTENSION pgcrypto"]);
+}

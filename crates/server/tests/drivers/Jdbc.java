@@ -27,6 +27,11 @@ public class Jdbc {
                 "COLUMN_SIZE", "DECIMAL_DIGITS", "NULLABLE", "COLUMN_DEF", "ORDINAL_POSITION", "IS_AUTOINCREMENT");
             show(data.getImportedKeys(null, "public", "child"), "PKTABLE_NAME", "PKCOLUMN_NAME", "FKCOLUMN_NAME", "DELETE_RULE", "FK_NAME");
             show(data.getSchemas(), "TABLE_SCHEM");
+            show(data.getPrimaryKeys(null, "public", "child"), "TABLE_NAME", "COLUMN_NAME", "KEY_SEQ", "PK_NAME");
+            show(data.getIndexInfo(null, "public", "parent", false, false), "INDEX_NAME", "NON_UNIQUE", "ORDINAL_POSITION", "COLUMN_NAME", "ASC_OR_DESC");
+            show(data.getExportedKeys(null, "public", "parent"), "FKTABLE_NAME", "FKCOLUMN_NAME", "KEY_SEQ");
+            show(data.getBestRowIdentifier(null, "public", "parent", 0, true), "COLUMN_NAME");
+            System.out.println(data.getSQLKeywords().contains("analyse") + " " + data.getMaxColumnNameLength());
             try (PreparedStatement insert = db.prepareStatement("INSERT INTO parent (name, price) VALUES (?, ?)", Statement.RETURN_GENERATED_KEYS)) {
                 for (int number = 0; number < 5; number++) {
                     insert.setString(1, "n" + number);

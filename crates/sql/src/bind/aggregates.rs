@@ -145,11 +145,6 @@ impl Binder<'_> {
             _ => return self.expr(expr),
         };
         let of = if is_binary { Type::Jsonb } else { Type::Json };
-        if let ast::Expr::Identifier(table) = expr
-            && let Some(row) = self.row_as_json(&super::folded(table), is_binary)?
-        {
-            return Ok(row);
-        }
         let value = self.expr(expr)?;
         let is_json = value.base() == of;
         let expr = self.as_json(value, is_binary)?;

@@ -236,6 +236,11 @@ impl Binder<'_> {
                 Ok(Action::Skip { tag: TAG, notice: Notice::remark(SqlState::DUPLICATE_OBJECT, message) })
             }
             "plpgsql" => Err(SqlError::new(SqlState::DUPLICATE_OBJECT, "extension \"plpgsql\" already exists")),
+            "uuid-ossp" | "pgcrypto" if self.catalog.check_database(bits::CREATE).is_err() => {
+                let message = format!("permission denied to create extension \"{name}\"");
+                let hint = "Must have CREATE privilege on current database to create this extension.";
+                Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).with_hint(hint))
+            }
             "uuid-ossp" | "pgcrypto" => Ok(Action::Define(Definition::new(TAG).into())),
             _ => Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("extension \"{name}\" is not available"))),
         }

@@ -2,14 +2,14 @@
 
 use sqlparser::ast;
 
+use super::literals::constant;
 use super::{Binder, folded};
 use crate::casts::{Cast, Place};
-use crate::computed::is_own_name;
-use crate::datum::OwnedDatum;
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::functions;
-use crate::types::Type;
+use crate::types::{Bound, Type};
 
 impl Binder<'_> {
     /// `ARRAY[…]`; where the statement says which type it is to be, the elements are of it.
@@ -62,7 +62,23 @@ impl Binder<'_> {
             [table, name] => self.named_column(Some((&*folded(table)).into()), name)?,
             _ => return Err(SqlError::unsupported("such a name")),
         };
+        let mut root = root;
+        while let ([ast::AccessExpr::Dot(ast::Expr::Identifier(name)), behind @ ..], true) = (rest, names.is_empty()) {
+            root = self.field(&root, name)?;
+            rest = behind;
+        }
+        if rest.is_empty() {
+            return Ok(root);
+        }
         let of = root.base();
+        if root.of.bound == Bound::Name
+            && let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = rest
+        {
+            let one = || constant(Datum::Int(1), Type::Int4);
+            let index = Typed::new(self.subscript(index)?, Type::Int4);
+            let position = self.apply("+", vec![index, one()])?;
+            return self.call("substr", vec![Typed::new(root.expr, Type::Text), position, one()]);
+        }
         if of == Type::Jsonb {
             return self.json_subscripts(root, rest);
         }
@@ -164,8 +180,10 @@ impl Binder<'_> {
         let is_binary = name.starts_with("jsonb") || name == "to_jsonb";
         match name {
             "to_json" | "to_jsonb" | "array_to_json" | "row_to_json" => {
-                let Ok([one]) = <[Typed; 1]>::try_from(arguments) else {
-                    return Err(functions::no_function(name, &[], functions::Unresolved::None));
+                let one = match <[Typed; 1]>::try_from(arguments) {
+                    Ok([one]) if name != "row_to_json" || one.base() == Type::Record => one,
+                    Ok([one]) => return Err(functions::no_function(name, &[one.base()], functions::Unresolved::None)),
+                    Err(_) => return Err(functions::no_function(name, &[], functions::Unresolved::None)),
                 };
                 Ok(Typed::new(self.as_json(one, is_binary)?, of_name(is_binary)))
             }
@@ -202,28 +220,5 @@ impl Binder<'_> {
                 self.call(name, vec![first, all])
             }
         }
-    }
-
-    /// The row of a table as JSON: an object of its columns.
-    pub(super) fn row_as_json(&mut self, table: &str, is_binary: bool) -> Result<Option<Typed>, SqlError> {
-        let Some(scope) = self.scopes.last() else { return Ok(None) };
-        if scope.columns.iter().any(|column| column.name == table) || !scope.has_table(table.into()) {
-            return Ok(None);
-        }
-        // What SQL keeps for itself is no part of a row.
-        let is_seen = |column: &super::ScopeColumn| !(column.is_hidden && is_own_name(&column.name));
-        let is_meant = |column: &super::ScopeColumn| column.table.as_deref() == Some(table) && is_seen(column);
-        let columns = scope.columns.iter().enumerate().filter(|(_, column)| is_meant(column));
-        let columns = columns.inspect(|(_, column)| self.catalog.reads(column.need));
-        let columns: Vec<_> =
-            columns.map(|(at, column)| (column.name.clone(), Typed::new(Expr::Column(at), column.of))).collect();
-        let mut parts = Vec::new();
-        for (name, value) in columns {
-            parts.push(Expr::Constant(OwnedDatum::Text(name.into())));
-            parts.push(self.as_json(value, is_binary)?);
-        }
-        let all = Box::new(Expr::Array { parts: parts.into(), is_nested: false });
-        let of = if is_binary { Type::Jsonb } else { Type::Json };
-        Ok(Some(Typed::new(Expr::Cast(Cast::JsonRow(is_binary), all), of)))
     }
 }

@@ -51,9 +51,11 @@ impl Binder<'_> {
             return self.span_of_parts(list);
         }
         let mut expressions = Vec::new();
-        for argument in list.iter().filter(|_| !is_star) {
+        let whole: Vec<_> = list.iter().map(whole_row).collect();
+        for (argument, whole) in list.iter().zip(&whole).filter(|_| !is_star) {
             match argument {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => expressions.push(expr),
+                _ if let Some(row) = whole => expressions.push(row),
                 other => return Err(SqlError::unsupported(format!("the argument {other}"))),
             }
         }
@@ -79,13 +81,7 @@ impl Binder<'_> {
             }
             (None, None, None) => {
                 if let Some(columns) = functions::columns_of(&name) {
-                    return self.set_call(&name, &expressions, columns.len());
-                }
-                let is_json = matches!(&*name, "to_json" | "to_jsonb" | "row_to_json");
-                if let (true, [ast::Expr::Identifier(table)]) = (is_json, &expressions[..])
-                    && let Some(row) = self.row_as_json(&super::folded(table), name == "to_jsonb")?
-                {
-                    return Ok(row);
+                    return self.set_call(&name, &expressions, columns);
                 }
                 if let Some(found) = self.sequence_function(&name, &expressions)? {
                     return Ok(found);
@@ -137,11 +133,13 @@ impl Binder<'_> {
     }
 
     /// A function that gives several rows, in the list of a SELECT.
-    fn set_call(&mut self, name: &str, expressions: &[&ast::Expr], width: usize) -> Result<Typed, SqlError> {
+    fn set_call(
+        &mut self,
+        name: &str,
+        expressions: &[&ast::Expr],
+        columns: &[(&'static str, Option<Type>)],
+    ) -> Result<Typed, SqlError> {
         let refused = |message: String| Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-        if width > 1 {
-            return Err(SqlError::unsupported(format!("{name} in a list")));
-        }
         let Some(behind) = &self.behind else {
             return refused(match self.place {
                 super::aggregates::NESTED => {
@@ -155,7 +153,10 @@ impl Binder<'_> {
         };
         let before = behind.sets.len();
         let arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
-        let call = self.plain_call(name, arguments)?;
+        let mut call = self.plain_call(name, arguments)?;
+        if columns.len() > 1 {
+            call = self.rows_of_call(call, columns);
+        }
         let Some(behind) = &mut self.behind else { return Err(SqlError::unsupported(name)) };
         if behind.sets.len() > before {
             return Err(SqlError::unsupported(format!("a function of several rows within {name}")));
@@ -252,17 +253,7 @@ impl Binder<'_> {
                 Self::show_items(&mut arguments);
                 self.call(name, arguments)
             }
-            "to_json"
-            | "to_jsonb"
-            | "array_to_json"
-            | "json_build_array"
-            | "jsonb_build_array"
-            | "json_build_object"
-            | "jsonb_build_object"
-            | "json_extract_path"
-            | "jsonb_extract_path"
-            | "json_extract_path_text"
-            | "jsonb_extract_path_text" => self.variadic(name, arguments),
+            _ if is_variadic(name) => self.variadic(name, arguments),
             _ if functions::is_of_rights(name) => self.call_of_rights(name, arguments),
             "pg_backend_pid" if arguments.is_empty() => Ok(self.own_number()),
             "pg_cancel_backend" | "pg_terminate_backend" if matches!(arguments.len(), 1) => {
@@ -273,7 +264,8 @@ impl Binder<'_> {
             | "pg_get_viewdef"
             | "pg_get_function_arguments"
             | "pg_get_function_identity_arguments" => self.definition(name, arguments),
-            "pg_get_serial_sequence"
+            "acldefault"
+            | "pg_get_serial_sequence"
             | "to_regclass"
             | "to_regtype"
             | "pg_table_is_visible"
@@ -341,6 +333,23 @@ impl Binder<'_> {
     }
 }
 
+/// Whether a function makes JSON of values of any type, or of any number of them.
+fn is_variadic(name: &str) -> bool {
+    let ends = ["_build_array", "_build_object", "_extract_path", "_extract_path_text"];
+    let of_many = name.strip_prefix("jsonb").or_else(|| name.strip_prefix("json"));
+    matches!(name, "to_json" | "to_jsonb" | "row_to_json" | "array_to_json")
+        || of_many.is_some_and(|end| ends.contains(&end))
+}
+
+/// The name of the table whose row an argument is: `t.*`.
+fn whole_row(argument: &ast::FunctionArg) -> Option<ast::Expr> {
+    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(name)) = argument else { return None };
+    match &name.0[..] {
+        [table] => table.as_ident().cloned().map(ast::Expr::Identifier),
+        _ => None,
+    }
+}
+
 /// The type that is called as a function, which casts to it.
 fn type_called(name: &str) -> Option<Type> {
     Some(match name {
@@ -379,6 +388,10 @@ pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> 
     let written = Written::of(name)?;
     match written.schema.as_deref() {
         None | Some("public" | "pg_catalog") => Ok(written.name),
+        // The one function of this schema goes by both names.
+        Some("information_schema") if written.name == "_pg_expandarray" => {
+            Ok("information_schema._pg_expandarray".to_owned())
+        }
         Some(schema) => Err(SqlError::unsupported(format!("the function {schema}.{}", written.name))),
     }
 }

@@ -74,7 +74,9 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
         (Type::Date, _) => Stored::Date,
         (Type::Timestamp | Type::Timestamptz, _) => Stored::Timestamp,
         (Type::Interval | Type::Uuid, _) => Stored::FixedBytes { bytes: 16 },
-        (of, _) if of.is_object() => return Err(SqlError::unsupported(format!("a column of type {of}"))),
+        (of, _) if of.is_object() || of.is_vector() || of == Type::Record => {
+            return Err(SqlError::unsupported(format!("a column of type {of}")));
+        }
         (_, _) => {
             let message = format!("column has pseudo-type {}", of.base);
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));

@@ -85,6 +85,11 @@ impl Recorded<'_> {
     /// The type that a definition gives a column or a parameter, which needs the privilege to use it.
     pub(super) fn usable_type(&self, of: &ast::DataType) -> Result<ColumnType, SqlError> {
         let of = self.column_type(of)?;
+        self.check_usable(of).map(|()| of)
+    }
+
+    /// Refuses a column of a type that the role may not use.
+    pub(super) fn check_usable(&self, of: ColumnType) -> Result<(), SqlError> {
         let base = of.base.element().unwrap_or(of.base);
         if let Type::Enum(of) = base
             && self.path.user.current.0 != FIRST
@@ -94,7 +99,7 @@ impl Recorded<'_> {
         {
             return Err(super::needs::denied(Kind::Type, of.name()));
         }
-        Ok(of)
+        Ok(())
     }
 
     /// The enum of this name. A schema that is written has to be there.

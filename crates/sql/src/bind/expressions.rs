@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
+use super::assignments::row;
 use super::literals::{beyond_numerics, constant};
 use super::operators::operator_name;
 use super::subqueries::query_of;
@@ -31,7 +32,12 @@ impl Binder<'_> {
             ast::Expr::Identifier(name) if name.quote_style.is_none() && is_function(&folded(name)) => {
                 self.plain_call(&folded(name), Vec::new())
             }
-            ast::Expr::Identifier(name) => self.named_column(None, name),
+            ast::Expr::Identifier(name) => match self.named_column(None, name) {
+                Err(error) if error.state() == SqlState::UNDEFINED_COLUMN => {
+                    self.whole_row(&folded(name))?.ok_or(error)
+                }
+                found => found,
+            },
             ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
                 [table, name] => self.named_column(Some((&*folded(table)).into()), name),
                 [schema, table, name] => self.column_of_schema(&folded(schema), &folded(table), &folded(name)),
@@ -59,6 +65,7 @@ impl Binder<'_> {
                 self.cast(inner, to, Place::Explicit)
             }
             ast::Expr::Array(array) => self.array(&array.elem, None),
+            ast::Expr::Tuple(_) | ast::Expr::Function(_) if let Some(values) = row(expr) => self.written_row(&values),
             ast::Expr::CompoundFieldAccess { root, access_chain } => self.subscripts(root, access_chain),
             ast::Expr::TypedString(typed) => {
                 let inner = self.literal(&typed.value.value)?;
@@ -75,8 +82,14 @@ impl Binder<'_> {
     /// Tests and subqueries.
     fn test(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
         match expr {
-            ast::Expr::IsNull(inner) => Ok(truth(Expr::IsNull(self.any_type(inner)?))),
-            ast::Expr::IsNotNull(inner) => Ok(truth(not(Expr::IsNull(self.any_type(inner)?)))),
+            ast::Expr::IsNull(inner) | ast::Expr::IsNotNull(inner) => {
+                let (inner, is_null) = (self.expr(inner)?, matches!(expr, ast::Expr::IsNull(_)));
+                if inner.base() == Type::Record {
+                    return self.row_test(&inner, is_null);
+                }
+                let test = Expr::IsNull(Box::new(self.known(inner)?.expr));
+                Ok(truth(if is_null { test } else { not(test) }))
+            }
             ast::Expr::IsTrue(inner) => self.is(inner, "IS TRUE", |it| Expr::Is(true, it)),
             ast::Expr::IsNotTrue(inner) => self.is(inner, "IS NOT TRUE", |it| not(Expr::Is(true, it))),
             ast::Expr::IsFalse(inner) => self.is(inner, "IS FALSE", |it| Expr::Is(false, it)),
@@ -152,11 +165,6 @@ impl Binder<'_> {
         }
     }
 
-    fn any_type(&mut self, expr: &ast::Expr) -> Result<Box<Expr>, SqlError> {
-        let inner = self.expr(expr)?;
-        self.known(inner).map(|it| Box::new(it.expr))
-    }
-
     /// The expression as one of a type: text where nothing told.
     pub(crate) fn known(&mut self, typed: Typed) -> Result<Typed, SqlError> {
         if typed.base() == Type::Unknown { self.cast(typed, Type::Text.into(), Place::Implicit) } else { Ok(typed) }
@@ -212,7 +220,7 @@ impl Binder<'_> {
         let is_text = |it: &Typed| matches!(it.base().category(), Category::Text | Category::Unknown);
         let texts = sides.iter().filter(|it| is_text(it)).count();
         let is_own = |it: &Typed| match it.base() {
-            Type::Bytea | Type::Array(_) => true,
+            Type::Bytea | Type::Array(_) | Type::Int2vector | Type::Oidvector => true,
             Type::Jsonb => sides.iter().any(|it| it.base() == Type::Unknown),
             _ => false,
         };
@@ -249,6 +257,9 @@ impl Binder<'_> {
 
     pub(super) fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
+        if types == [Type::Record, Type::Record] {
+            return self.compared_values(sign, &sides);
+        }
         let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
         self.invoke(found, sides)
     }

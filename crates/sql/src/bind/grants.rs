@@ -14,7 +14,7 @@ use crate::roles::{
 use crate::statement::{Definition, NewObject};
 
 /// What privileges are of.
-enum Target {
+pub(super) enum Target {
     Object(Name, Object),
     /// The schema `public`, or the database: what all objects share has their access.
     Shared(Kind),
@@ -32,21 +32,21 @@ pub(super) struct Dependents {
 }
 
 /// The columns that privileges are limited to, with the privileges.
-type OfColumns = Vec<(usize, Privileges)>;
+pub(super) type OfColumns = Vec<(usize, Privileges)>;
 
 pub(super) fn invalid_grant(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_GRANT, message)
 }
 
 impl Target {
-    fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> Kind {
         match self {
             Self::Object(_, object) => object.kind(),
             Self::Shared(kind) => *kind,
         }
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         match self {
             Self::Object(_, object) => object.shown(),
             Self::Shared(Kind::Public) => PUBLIC.to_owned(),
@@ -241,47 +241,6 @@ impl Binder<'_> {
         Ok(role.id)
     }
 
-    /// In whose name the session's role hands privileges on, and which of them it may: the owner's where it can, else its own or those of a role that it acts as.
-    fn grantor(&self, access: &Access, kind: Kind, wanted: Privileges) -> Result<(RoleId, Privileges), SqlError> {
-        let rights = self.catalog.rights()?;
-        let owner = access.owner();
-        if rights.owns(access) {
-            return Ok((owner, wanted));
-        }
-        let grants = access.of(kind);
-        let options = |role: RoleId| acl::options_of(&grants, role, owner, kind) & wanted;
-        let best = rights.acting.iter().copied().max_by_key(|role| {
-            let own = options(*role);
-            (own.count_ones(), *role == rights.role)
-        });
-        let best = best.unwrap_or(rights.role);
-        Ok((best, options(best)))
-    }
-
-    /// Of what is wanted, that which the session's role may hand on; whose grant it is. Nothing at all is an error where it has no privilege, and a warning otherwise.
-    fn may_hand_on(
-        &self,
-        target: &Target,
-        (access, kind): (&Access, Kind),
-        (wanted, is_all): (Privileges, bool),
-        (definition, revokes): (&mut Definition, bool),
-    ) -> Result<(RoleId, Privileges), SqlError> {
-        let (grantor, options) = self.grantor(access, kind, wanted)?;
-        let name = target.shown();
-        let held = self.catalog.rights()?.held(access, kind);
-        let verb = if revokes { "could be revoked" } else { "were granted" };
-        let state = if revokes { SqlState("01006") } else { SqlState("01007") };
-        if options == 0 {
-            if held == 0 {
-                return Err(denied(kind, &name));
-            }
-            definition.notices.push(Notice::warning(state, format!("no privileges {verb} for \"{name}\"")));
-        } else if options != wanted && !is_all {
-            definition.notices.push(Notice::warning(state, format!("not all privileges {verb} for \"{name}\"")));
-        }
-        Ok((grantor, options))
-    }
-
     pub(super) fn grant_privileges(&mut self, change: &PrivilegeChange) -> Result<Definition, SqlError> {
         self.check_grantor(change.grantor.as_ref())?;
         let mut definition = Definition::new("GRANT");
@@ -290,28 +249,35 @@ impl Binder<'_> {
             let kind = target.kind();
             let (whole, of_columns) = self.wanted(&target, change)?;
             let access = self.access_of(&target, &definition)?;
-            let all = of_columns.iter().fold(whole, |all, (_, privileges)| all | privileges);
-            let (by, may) = self.may_hand_on(&target, (&access, kind), (all, is_all), (&mut definition, false))?;
+            let (by, may) = match whole {
+                0 => Default::default(),
+                whole => {
+                    self.may_hand_on((&target, None), (&access, kind), (whole, is_all), (&mut definition, false))?
+                }
+            };
+            let by_column =
+                self.may_hand_on_columns(&target, &access, (of_columns, is_all), (&mut definition, false))?;
             for role in &change.roles {
                 let to = self.grantee(role, &mut definition)?;
                 if change.has_options && to == PUBLIC_ROLE {
                     return Err(invalid_grant("grant options can only be granted to roles"));
                 }
-                let new = |privileges: Privileges| {
+                let new = |privileges: Privileges, (by, may): (RoleId, Privileges)| {
                     let privileges = privileges & may;
                     Grant { to, by, privileges, options: if change.has_options { privileges } else { 0 } }
                 };
                 let access = self.access_of(&target, &definition)?;
-                check_cycle(&access, kind, &new(whole))?;
+                check_cycle(&access, kind, &new(whole, (by, may)))?;
                 if whole & may != 0 {
                     self.change_access(&target, &mut definition, |access| {
                         let mut grants = access.of(kind);
-                        acl::add(&mut grants, &new(whole));
+                        acl::add(&mut grants, &new(whole, (by, may)));
                         access.set(grants);
                     })?;
                 }
-                for (column, privileges) in of_columns.iter().filter(|(_, privileges)| privileges & may != 0) {
-                    let new = new(*privileges);
+                for (column, privileges, own) in by_column.iter().filter(|(_, privileges, own)| privileges & own.1 != 0)
+                {
+                    let new = new(*privileges, *own);
                     change_column(&target, *column, &mut definition, |grants| acl::add(grants, &new));
                 }
             }
@@ -325,19 +291,26 @@ impl Binder<'_> {
         let is_all = change.wanted.privileges.is_empty();
         for target in self.targets(&change.targets)? {
             let kind = target.kind();
-            let (whole, mut of_columns) = self.wanted(&target, change)?;
+            let (whole, of_columns) = self.wanted(&target, change)?;
             let access = self.access_of(&target, &definition)?;
-            let all = of_columns.iter().fold(whole, |all, (_, privileges)| all | privileges);
-            let (by, may) = self.may_hand_on(&target, (&access, kind), (all, is_all), (&mut definition, true))?;
+            let of_whole = match whole {
+                0 => Default::default(),
+                whole => {
+                    self.may_hand_on((&target, None), (&access, kind), (whole, is_all), (&mut definition, true))?
+                }
+            };
+            let mut by_column =
+                self.may_hand_on_columns(&target, &access, (of_columns, is_all), (&mut definition, true))?;
             // What is revoked of the whole is so of each column.
             if let Target::Object(_, object) = &target
                 && whole & bits::OF_COLUMNS != 0
             {
-                of_columns.extend(object.columns().into_iter().map(|(at, _)| (at, whole & bits::OF_COLUMNS)));
+                let all = object.columns().into_iter();
+                by_column.extend(all.map(|(at, _)| (at, whole & bits::OF_COLUMNS, of_whole)));
             }
             for role in &change.roles {
                 let to = self.grantee(role, &mut definition)?;
-                let taken = |privileges: Privileges| {
+                let taken = |privileges: Privileges, (by, may): (RoleId, Privileges)| {
                     let options = privileges & may;
                     Grant { to, by, privileges: if change.has_options { 0 } else { options }, options }
                 };
@@ -348,14 +321,15 @@ impl Binder<'_> {
                 };
                 let mut grants = self.access_of(&target, &definition)?.of(kind);
                 let before = grants.clone();
-                acl::revoke(&mut grants, &taken(whole), (owner, kind), change.cascades).map_err(dependent)?;
+                acl::revoke(&mut grants, &taken(whole, of_whole), (owner, kind), change.cascades).map_err(dependent)?;
                 if grants != before {
                     self.change_access(&target, &mut definition, |access| access.set(grants))?;
                 }
-                for (column, privileges) in &of_columns {
+                for (column, privileges, own) in &by_column {
                     let mut revoked = Ok(());
                     change_column(&target, *column, &mut definition, |grants| {
-                        revoked = acl::revoke(grants, &taken(*privileges), (owner, Kind::Column), change.cascades);
+                        revoked =
+                            acl::revoke(grants, &taken(*privileges, *own), (owner, Kind::Column), change.cascades);
                     });
                     revoked.map_err(dependent)?;
                 }

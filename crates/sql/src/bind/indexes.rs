@@ -235,7 +235,7 @@ fn is_fixed(cast: Cast, inner: &Expr, (from, to): (Type, Type)) -> bool {
                 text.ends_with('z') || text.rfind(['+', '-']).is_some_and(|at| at > 10) || text.ends_with("infinity");
             !is_named && (of != Type::Timestamptz || has_zone)
         }
-        (Cast::Json(..) | Cast::JsonRow(_), _) => false,
+        (Cast::Json(..), _) => false,
         // Labels get other names.
         (Cast::Read(of) | Cast::Write(of) | Cast::Show(of), _) => !is_clock(of) && of.category() != Category::Enum,
         _ => from != Type::Timestamptz && to != Type::Timestamptz,

@@ -5,6 +5,7 @@ use sqlparser::ast::{self, TableFactor};
 use super::system::Relation;
 use super::{Binder, Scope, ScopeColumn, Written, folded};
 use crate::catalog::Object;
+use crate::computed::TABLE_ID;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
@@ -119,7 +120,8 @@ impl Binder<'_> {
         }
         if let Some(Relation { schema, name: own, node, columns }) = self.system_relation(name)? {
             let named = alias.map_or(own, |alias| folded(&alias.name));
-            let scope = scope_of(&named, columns, alias)?;
+            let mut scope = scope_of(&named, columns, alias)?;
+            scope.columns.iter_mut().for_each(|column| column.is_hidden = column.name == TABLE_ID);
             let scope = if alias.is_none() { scope.in_schema(schema) } else { scope };
             return Ok(Source { node, scope });
         }
@@ -207,7 +209,10 @@ impl Binder<'_> {
                 }
                 None if is_one && !has_numbers => {
                     let node = Node::Project { input: Box::new(Node::Nothing), columns: vec![call.expr] };
-                    return Ok(Source { node, scope: scope_of(&named, vec![(named.clone(), call.of)], alias)? });
+                    return Ok(Source {
+                        node,
+                        scope: scalar(scope_of(&named, vec![(named.clone(), call.of)], alias)?),
+                    });
                 }
                 None => return Err(SqlError::unsupported(format!("the function {name} in FROM"))),
             }
@@ -215,7 +220,9 @@ impl Binder<'_> {
         if has_numbers {
             columns.push(("ordinality".to_owned(), Type::Int8.into()));
         }
+        let is_scalar = columns.len() == 1;
         let scope = scope_of(&named, columns, alias)?;
+        let scope = if is_scalar { scalar(scope) } else { scope };
         Ok(Source { node: Node::Expand { input: Box::new(Node::Nothing), calls, has_numbers }, scope })
     }
 
@@ -232,7 +239,7 @@ impl Binder<'_> {
         let (parts, of) = self.alike("generate_series", bound)?;
         let of = if of.base == Type::Int2 { Type::Int4 } else { of.base };
         let Ok(parts) = <[Expr; 3]>::try_from(parts) else { return Err(SqlError::unsupported("generate_series")) };
-        let scope = scope_of(named, vec![(named.to_owned(), of.into())], alias)?;
+        let scope = scalar(scope_of(named, vec![(named.to_owned(), of.into())], alias)?);
         Ok(Source { node: Node::Series(Box::new(parts)), scope })
     }
 
@@ -362,6 +369,12 @@ pub(super) fn scope_of(
         ScopeColumn::new(Some(table), &name, of)
     });
     Ok(Scope::of(columns))
+}
+
+/// The column of a function of one value.
+fn scalar(mut scope: Scope) -> Scope {
+    scope.columns.iter_mut().for_each(|column| column.is_scalar = true);
+    scope
 }
 
 fn joined(left: Source, right: Source, on: Option<Expr>, form: Form) -> Result<Source, SqlError> {

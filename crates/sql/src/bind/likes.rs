@@ -101,11 +101,10 @@ impl Binder<'_> {
         self.check_may_read(object.clone())?;
         match &object {
             Object::Table(table) => self.like_table(table, taken, draft, constraints),
-            Object::View(view) => view
-                .columns
-                .iter()
-                .zip(&view.types)
-                .try_for_each(|(name, of)| add(draft, Column::new(name.clone(), *of))),
+            Object::View(view) => view.columns.iter().zip(&view.types).try_for_each(|(name, of)| {
+                self.catalog.check_usable(*of)?;
+                add(draft, Column::new(name.clone(), *of))
+            }),
             _ => {
                 let message = format!("relation \"{}\" is invalid in LIKE clause", written.name);
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
@@ -130,6 +129,7 @@ impl Binder<'_> {
         constraints: &mut Vec<Constraint>,
     ) -> Result<(), SqlError> {
         for (_, old) in table.visible() {
+            self.catalog.check_usable(old.of)?;
             let mut new = Column { nullable: old.nullable, ..Column::new(old.name.clone(), old.of) };
             match (&old.default, old.identity) {
                 (Some(text), Some(identity)) if taken.identity => {

@@ -21,6 +21,7 @@ mod enums;
 mod expressions;
 mod foreign_keys;
 mod generated;
+mod grantors;
 mod grants;
 mod groups;
 mod identities;
@@ -30,6 +31,7 @@ mod json_records;
 mod late_checks;
 mod likes;
 mod literals;
+mod locks;
 mod naming;
 mod needs;
 mod operators;
@@ -41,6 +43,7 @@ mod records;
 mod renames;
 mod roles;
 mod row_comparisons;
+mod rows;
 mod schemas;
 mod scope;
 mod sequences;
@@ -118,6 +121,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) views: Vec<Name>,
     /// Something was bound whose value may change with what is set.
     pub(crate) is_mutable: bool,
+    /// The columns of the rows that are values, by the numbers that their types have.
+    pub(crate) shapes: Vec<rows::Shape>,
 }
 
 /// What comes behind groups: window functions, and functions that give several rows.
@@ -327,6 +332,7 @@ impl<'c> Binder<'c> {
             place: "WHERE",
             variables: None,
             is_mutable: false,
+            shapes: Vec::new(),
         }
     }
 

@@ -46,6 +46,7 @@ impl Binder<'_> {
                 Action::Run(self.change_alone(plan))
             }
             ast::Statement::Truncate(truncate) => self.truncate(truncate)?,
+            ast::Statement::Lock(lock) => Action::Run(self.lock(lock)?),
             ast::Statement::Call(call) => Action::Run(self.call_plan(call)?),
             _ => return Ok(None),
         }))

@@ -15,6 +15,7 @@ use crate::computed::is_own_name;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::parse::is_row_of_all;
 use crate::plan::{Node, OutputColumn, SortKey, conjuncts};
 use crate::steps::Step;
 use crate::types::Type;
@@ -44,6 +45,7 @@ impl Binder<'_> {
         let bound = self.with(query.with.as_ref()).and_then(|()| self.query_body(query));
         self.tables.truncate(known);
         if !query.locks.is_empty() {
+            super::locks::check(query)?;
             self.catalog.locks(noted);
         }
         bound
@@ -324,6 +326,7 @@ impl Binder<'_> {
         list: &mut Vec<(String, Typed)>,
     ) -> Result<(), SqlError> {
         match item {
+            ast::SelectItem::UnnamedExpr(expr) if is_row_of_all(expr) => list.extend(self.all_fields(expr)?),
             ast::SelectItem::UnnamedExpr(expr) => {
                 self.catalog.trace_item(expr);
                 let typed = self.expr(expr)?;

@@ -5,9 +5,13 @@ use sqlparser::ast;
 use super::Binder;
 use super::assignments::row;
 use super::expressions::{not, truth};
+use super::literals::constant;
 use super::operators::operator_name;
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
+use crate::records;
+use crate::types::Type;
 
 /// The values of a row in any number of parentheses.
 fn values(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
@@ -82,6 +86,25 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         left.iter().zip(right).map(|(left, right)| Ok((self.expr(left)?, self.expr(right)?))).collect()
+    }
+
+    /// A comparison of two rows that are values: columns that are NULL are equal, and greater than others.
+    pub(super) fn compared_values(&mut self, sign: &'static str, sides: &[Typed]) -> Result<Typed, SqlError> {
+        let [left, right] = sides else { return Err(SqlError::internal("a comparison of two")) };
+        let mismatch = |message: String| Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        let (one, other) = (self.shape(left.of)?, self.shape(right.of)?);
+        if one.len() != other.len() {
+            return mismatch("cannot compare record types with different numbers of columns".to_owned());
+        }
+        let mut pairs = (1..).zip(one.iter().zip(other));
+        if let Some((at, ((_, one), (_, other)))) = pairs.find(|(_, ((_, one), (_, other)))| one.base != other.base) {
+            let (one, other) = (one.base, other.base);
+            return mismatch(format!("cannot compare dissimilar column types {one} and {other} at record column {at}"));
+        }
+        one.iter().try_for_each(|(_, of)| super::comparable::check_equal(of.base))?;
+        let compared = Expr::Call(records::comparison(), [left.expr.clone(), right.expr.clone()].into());
+        let zero = constant(Datum::Int(0), Type::Int4);
+        self.apply(sign, vec![Typed::new(compared, Type::Int4), zero])
     }
 
     fn compared_rows(&mut self, sign: &'static str, pairs: Pairs) -> Result<Expr, SqlError> {

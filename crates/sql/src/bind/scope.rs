@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::needs::Origin;
 use crate::catalog::Table;
+use crate::computed::TABLE_ID;
 use crate::error::{SqlError, SqlState};
 use crate::types::ColumnType;
 
@@ -20,6 +21,8 @@ pub(crate) struct ScopeColumn {
     pub(crate) is_hidden: bool,
     /// The table that it is a column of, and its position there.
     pub(crate) origin: Option<(Arc<Table>, usize)>,
+    /// The only column of a function of one value, for which the function's name stands.
+    pub(crate) is_scalar: bool,
     /// Where a privilege is needed to read it.
     pub(crate) need: Option<Origin>,
 }
@@ -27,7 +30,16 @@ pub(crate) struct ScopeColumn {
 impl ScopeColumn {
     pub(crate) fn new(table: Option<&str>, name: &str, of: ColumnType) -> Self {
         let table = table.map(str::to_owned);
-        Self { table, schema: None, name: name.to_owned(), of, is_hidden: false, origin: None, need: None }
+        Self {
+            table,
+            schema: None,
+            name: name.to_owned(),
+            of,
+            is_hidden: false,
+            origin: None,
+            is_scalar: false,
+            need: None,
+        }
     }
 
     /// Whether the table of this name goes by an alias here.
@@ -136,8 +148,10 @@ impl Scope {
         {
             return Found::ManyTables;
         }
-        let is_meant =
-            |column: &ScopeColumn| column.name == name && table.map_or(!column.is_hidden, |table| column.is_of(table));
+        let is_meant = |column: &ScopeColumn| {
+            let is_seen = || !column.is_hidden || column.name == TABLE_ID;
+            column.name == name && table.map_or_else(is_seen, |table| column.is_of(table))
+        };
         let mut found = self.columns.iter().enumerate().filter(|(_, column)| is_meant(column));
         match (found.next(), found.next()) {
             (None, _) => Found::Nothing,

@@ -8,7 +8,7 @@ use super::definitions::{Draft, free_name};
 use super::joins::Source;
 use super::{Binder, Written, column_type, folded};
 use crate::casts::Place;
-use crate::catalog::{Column, Object};
+use crate::catalog::{Column, Object, taken};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::names::{Name, PUBLIC};
@@ -143,7 +143,20 @@ impl Binder<'_> {
             let name = draft.name.beside(name);
             Ok(is_own(&name) || self.catalog.is_taken(&name)?)
         };
-        let name = draft.name.beside(&free_name(&is_taken, &first)?);
+        let name = match options.iter().find_map(said_name) {
+            Some(said) => {
+                let Written { schema, name } = Written::of_text(said)?;
+                if schema.is_some_and(|schema| schema != *draft.name.schema()) {
+                    return Err(SqlError::unsupported("a sequence of a column in another schema"));
+                }
+                let name = draft.name.beside(&name);
+                if is_own(&name) || self.catalog.is_taken(&name)? {
+                    return Err(taken(&name));
+                }
+                name
+            }
+            None => draft.name.beside(&free_name(&is_taken, &first)?),
+        };
         let of = SequenceDefinition::rising(self.catalog.new_number(), base);
         let of = self.sequence_with(&name, of, options)?;
         let owner = Some((draft.name.clone(), column.name.clone()));
@@ -285,4 +298,11 @@ pub(super) fn next_number(name: &Name) -> String {
     let schema = format!("{}.", super::system::quoted(name.schema()));
     let schema = if name.schema() == PUBLIC { "" } else { &schema };
     format!("nextval('{}')", format!("{schema}{plain}").replace('\'', "''"))
+}
+
+/// The name that `SEQUENCE NAME` gives the sequence of a column.
+fn said_name(option: &SequenceOptions) -> Option<&str> {
+    let SequenceOptions::Cache(ast::Expr::Value(value)) = option else { return None };
+    let ast::Value::Number(name, _) = &value.value else { return None };
+    name.strip_prefix(crate::parse::SEQUENCE)
 }

@@ -40,6 +40,7 @@ impl Binder<'_> {
         for (at, column) in columns.iter().enumerate() {
             let named = create.columns.get(at).map_or_else(|| column.name.clone(), |given| folded(&given.name));
             check_name(&named)?;
+            self.catalog.check_usable(column.of)?;
             if draft.column(&named).is_some() {
                 let message = format!("column \"{named}\" specified more than once");
                 return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));

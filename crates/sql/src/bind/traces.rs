@@ -151,6 +151,25 @@ impl Binder<'_> {
         Ok(Some(edited(&view.query, edits)))
     }
 
+    /// The query of a view, where tables that their names alone do not stand for have their schemas in front.
+    pub(super) fn shown_query(&self, view: &View, is_visible: &dyn Fn(&Name) -> bool) -> String {
+        if view.about.iter().all(is_visible) {
+            return view.query.clone();
+        }
+        let mut binder = Binder::new(&self.catalog, &[], &self.drawn);
+        binder.catalog.trace.replace(Some(Trace::default()));
+        if binder.view(view).is_err() {
+            return view.query.clone();
+        }
+        let trace = binder.catalog.trace.take().unwrap_or_default();
+        let hidden = trace.tables.iter().filter(|(_, name, _)| !is_visible(name));
+        let edits = hidden.filter_map(|(span, name, _)| {
+            let (start, end) = byte_of(&view.query, span.start).zip(byte_of(&view.query, span.end))?;
+            Some((start, end, super::system::in_schema(name)))
+        });
+        edited(&view.query, edits.collect())
+    }
+
     /// ALTER VIEW, where it gives the view or a column another name.
     pub(super) fn rename_view(
         &self,

@@ -71,7 +71,7 @@ fn named_type(of: &DataType, find: Find<'_>) -> Result<ColumnType, SqlError> {
         DataType::JSONB => plain(Type::Jsonb),
         DataType::Array(ArrayElemTypeDef::SquareBracket(of, _) | ArrayElemTypeDef::Qualified(of, _)) => {
             let of = named_type(of, find)?;
-            let base = if of.base.element().is_some() { Some(of.base) } else { of.base.array() };
+            let base = if matches!(of.base, Type::Array(_)) { Some(of.base) } else { of.base.array() };
             let base = base.ok_or_else(|| SqlError::unsupported(format!("an array of {of}")))?;
             Ok(ColumnType { base, bound: of.bound })
         }

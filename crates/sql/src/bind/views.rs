@@ -12,7 +12,7 @@ use crate::error::{SqlError, SqlState};
 use crate::names::Name;
 use crate::roles::Access;
 use crate::statement::{Definition, NewObject};
-use crate::types::ColumnType;
+use crate::types::{ColumnType, Type};
 
 impl Binder<'_> {
     /// The rows of a view. Nothing around it is seen from inside.
@@ -61,6 +61,14 @@ impl Binder<'_> {
         }
     }
 
+    /// Refuses a column of a type that the role may not use, or that is no type of a column.
+    fn check_column_of_view(&self, of: ColumnType) -> Result<(), SqlError> {
+        match of.base {
+            Type::Record => Err(SqlError::unsupported("a column of rows in a view")),
+            _ => self.catalog.check_usable(of),
+        }
+    }
+
     pub(crate) fn create_view(&mut self, create: &ast::CreateView) -> Result<Definition, SqlError> {
         if create.materialized || create.temporary || create.or_alter {
             return Err(SqlError::unsupported("CREATE MATERIALIZED VIEW, and TEMPORARY VIEW"));
@@ -89,6 +97,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(format!("a view about the temporary table {temporary}")));
         }
         let types: Vec<_> = bound.columns.iter().map(|column| column.of).collect();
+        types.iter().try_for_each(|of| self.check_column_of_view(*of))?;
         let own: Vec<_> = bound.columns.iter().map(|column| column.name.clone()).collect();
         let mut query = create.query.clone();
         super::view_columns::with_columns(&mut query, &own);

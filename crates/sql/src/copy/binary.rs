@@ -190,7 +190,10 @@ fn value<'a>(of: Type, rest: &mut Rest<'_>, arena: &'a Bump) -> Result<Datum<'a>
         }
         Type::Uuid => Datum::Uuid(rest.array()?),
         Type::Array(element) => array(element.get(), rest, arena)?,
+        Type::Int2vector => array(Type::Int2, rest, arena)?,
+        Type::Oidvector => array(Type::Oid, rest, arena)?,
         Type::Enum(of) => Datum::Int(of.code(text(rest)?)?),
+        Type::Record => return Err(SqlError::unsupported("a row that a client sends")),
         Type::Void | Type::AnyArray | Type::AnyElement | Type::AnyEnum => return Err(incorrect()),
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
             Datum::Int((rest.int4()? as u32).into())
@@ -367,6 +370,7 @@ fn write_value(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&months.to_be_bytes());
         }
         (Datum::Uuid(bytes), _) => out.extend_from_slice(&bytes),
+        (Datum::Array(row), Type::Record) => write_row(row, out),
         (Datum::Array(array), _) => write_array(of.element().unwrap_or(Type::Text), array, out),
     }
 }
@@ -382,6 +386,15 @@ fn write_array(of: Type, array: Array<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&dimension.lower.to_be_bytes());
     }
     array.items().for_each(|item| write(of, item, out));
+}
+
+fn write_row(row: Array<'_>, out: &mut Vec<u8>) {
+    let fields: Vec<_> = crate::records::fields(row).collect();
+    out.extend_from_slice(&(fields.len() as i32).to_be_bytes());
+    for ((_, of), value) in fields {
+        out.extend_from_slice(&of.oid().to_be_bytes());
+        write(of, value, out);
+    }
 }
 
 fn write_numeric(value: Decimal, out: &mut Vec<u8>) {

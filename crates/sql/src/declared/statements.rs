@@ -100,6 +100,7 @@ impl<'t> Declaring<'t> {
             }
             Plan::Merge(merge) => self.unknown("the rows of MERGE", Some(&merge.table)),
             Plan::Truncate(tables) => tables.iter().for_each(|(table, _)| self.unknown("all rows", Some(table))),
+            Plan::Lock => {}
             Plan::Call(call) => self.call(call, given),
             Plan::Analyze(analyzed) => self.plan(&analyzed.plan, given),
         }

@@ -297,6 +297,7 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
             let keys = &ForeignKeys::default();
             Ok(count + changes::delete((table, source, false), (keys, None), exec, context, out)?.0)
         }),
+        Plan::Lock => Ok(0),
         Plan::Call(call) => procedures::call(call, exec, context, out),
     }
 }

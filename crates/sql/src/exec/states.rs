@@ -49,8 +49,7 @@ fn plain(datum: Datum<'static>) -> OwnedDatum {
 /// Whether JSON is made of rows or arrays.
 fn has_parts(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast(Cast::JsonRow(_), _) => true,
-        Expr::Cast(Cast::Json(of, _), _) => of.element().is_some(),
+        Expr::Cast(Cast::Json(of, _), _) => *of == Type::Record || of.element().is_some(),
         _ => false,
     }
 }

@@ -28,6 +28,15 @@ pub(crate) fn columns_of(name: &str) -> Option<&'static [(&'static str, Option<T
         "pg_partition_ancestors" => &[("relid", None)],
         "json_object_keys" => &[("json_object_keys", None)],
         "jsonb_object_keys" => &[("jsonb_object_keys", None)],
+        "information_schema._pg_expandarray" => &[("x", None), ("n", Some(Type::Int4))],
+        "pg_options_to_table" => &[("option_name", None), ("option_value", Some(Type::Text))],
+        "pg_get_keywords" => &[
+            ("word", None),
+            ("catcode", Some(Type::Text)),
+            ("barelabel", Some(Type::Bool)),
+            ("catdesc", Some(Type::Text)),
+            ("baredesc", Some(Type::Text)),
+        ],
         "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => {
             &[("key", Some(Type::Text)), ("value", None)]
         }
@@ -129,6 +138,10 @@ fn text<'a>(datum: Datum<'a>) -> &'a str {
 
 pub(super) const FUNCTIONS: &[Function] = functions! {
     "unnest"(AnyArray) -> AnyElement = |it, _| Ok(it[0]);
+    "information_schema._pg_expandarray"(AnyArray) -> AnyElement = |it, context| {
+        let pairs = (1..).zip(array(it[0]).items()).flat_map(|(number, item)| [item, Datum::Int(number)]);
+        Ok(Array::list(context.arena, &pairs.collect::<Vec<_>>()))
+    };
     "generate_series"(Int4, Int4) -> Int4 = |it, context| integers(context, it, Type::Int4);
     "generate_series"(Int4, Int4, Int4) -> Int4 = |it, context| integers(context, it, Type::Int4);
     "generate_series"(Int8, Int8) -> Int8 = |it, context| integers(context, it, Type::Int8);

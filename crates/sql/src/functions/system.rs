@@ -4,7 +4,11 @@ use super::{Function, functions};
 use crate::arrays::Array;
 use crate::bind::{DATABASE, ROLE};
 use crate::datum::Datum;
+use crate::error::SqlError;
 use crate::types::{Bound, ColumnType, Type};
+
+/// The words of PostgreSQL's grammar: what each is, and whether it names a column without AS.
+const KEYWORDS: &str = include_str!("keywords.txt");
 
 fn int(datum: Datum<'_>) -> i64 {
     if let Datum::Int(value) = datum { value } else { unreachable!("an integer") }
@@ -12,17 +16,7 @@ fn int(datum: Datum<'_>) -> i64 {
 
 /// The name of a type with its modifier, as `format_type` gives it.
 fn type_in_words(id: i64, modifier: i64) -> String {
-    let scalars = Type::ALL.into_iter();
-    let mut all = scalars.clone().chain(scalars.filter_map(Type::array)).chain([
-        Type::Regclass,
-        Type::Regtype,
-        Type::Regproc,
-        Type::Regnamespace,
-        Type::Regrole,
-        Type::Unknown,
-        Type::Void,
-    ]);
-    let Some(base) = all.find(|of| i64::from(of.oid()) == id) else {
+    let Some(base) = Type::known().find(|of| i64::from(of.oid()) == id) else {
         return if id == 0 { "-".to_owned() } else { "???".to_owned() };
     };
     ColumnType { base, bound: Bound::of_modifier(base, modifier) }.to_string()
@@ -65,6 +59,60 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "pg_is_other_temp_schema"(Oid) -> Bool = |_, _| Ok(Datum::Bool(false));
     "pg_my_temp_schema"() -> Oid = |_, _| Ok(Datum::Int(0));
     "pg_partition_ancestors"(Oid) -> Oid = |_, context| Ok(Array::list(context.arena, &[]));
+    // The owner comes with its name.
+    "acldefault"(Text, Text) -> Texts = |it, context| {
+        let (Datum::Text(kind), Datum::Text(owner)) = (it[0], it[1]) else { return Ok(Datum::Null) };
+        let (everybody, own) = match kind {
+            "c" => return Ok(Array::list(context.arena, &[])),
+            "r" => ("", "arwdDxt"),
+            "s" => ("", "rwU"),
+            "d" => ("Tc", "CTc"),
+            "f" => ("X", "X"),
+            "l" | "T" => ("U", "U"),
+            "L" => ("", "rw"),
+            "n" => ("", "UC"),
+            "t" => ("", "C"),
+            "F" | "S" => ("", "U"),
+            "p" => ("", "sA"),
+            other => return Err(SqlError::internal(format!("unrecognized object type abbreviation: {other}"))),
+        };
+        let owner = crate::bind::quoted(owner);
+        let mut items = Vec::new();
+        if !everybody.is_empty() {
+            items.push(format!("={everybody}/{owner}"));
+        }
+        items.push(format!("{owner}={own}/{owner}"));
+        let items: Vec<_> = items.iter().map(|item| Datum::Text(item)).collect();
+        Ok(Array::list(context.arena, &items))
+    };
+    "pg_get_keywords"() -> Text = |_, context| {
+        let mut items = Vec::new();
+        for line in KEYWORDS.lines() {
+            let mut words = line.split(' ');
+            let (word, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let is_label = words.next() == Some("t");
+            let said = match kind {
+                "R" => "reserved",
+                "T" => "reserved (can be function or type name)",
+                "C" => "unreserved (cannot be function or type name)",
+                _ => "unreserved",
+            };
+            let label = if is_label { "can be bare label" } else { "requires AS" };
+            items.extend([Datum::Text(word), Datum::Text(kind), Datum::Bool(is_label)]);
+            items.extend([Datum::Text(said), Datum::Text(label)]);
+        }
+        Ok(Array::list(context.arena, &items))
+    };
+    "pg_options_to_table"(Texts) -> Text = |it, context| {
+        let Datum::Array(options) = it[0] else { return Ok(Datum::Null) };
+        let pairs = options.items().flat_map(|option| match option {
+            Datum::Text(option) => option
+                .split_once('=')
+                .map_or([Datum::Text(option), Datum::Null], |(name, value)| [Datum::Text(name), Datum::Text(value)]),
+            _ => [Datum::Null; 2],
+        });
+        Ok(Array::list(context.arena, &pairs.collect::<Vec<_>>()))
+    };
     "pg_size_pretty"(Int8) -> Text = |it, context| {
         let (mut size, mut unit) = (int(it[0]) as f64, 0);
         let units = ["bytes", "kB", "MB", "GB", "TB", "PB"];

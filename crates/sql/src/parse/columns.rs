@@ -11,6 +11,9 @@ pub(crate) const LIKE: char = '\u{4}';
 /// How the name begins that stands for a default, where a column is changed in another way.
 pub(crate) const CHANGE: char = '\u{5}';
 
+/// How the value of CACHE begins that says what the sequence of an identity column is called, with the name behind it.
+pub(crate) const SEQUENCE: char = '\u{6}';
+
 fn keyword(token: &Token) -> Keyword {
     match token {
         Token::Word(word) if word.quote_style.is_none() => word.keyword,
@@ -82,8 +85,31 @@ fn likes(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
 /// Writes what a column loses or gets as a default: `SET DEFAULT "…"`.
 fn changes(words: &[&TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let is = |at: usize, text: &str| words.get(at).is_some_and(|it| is_word(&it.token, text));
+    // In a list of options with a name; CACHE says nothing more there.
+    let mut is_named = false;
     let mut at = 0;
     while at < words.len() {
+        is_named &= words[at].token != Token::RParen;
+        if is_named && is(at, "cache") {
+            at += 2;
+            continue;
+        }
+        if is(at, "sequence")
+            && is(at + 1, "name")
+            && words.get(at.wrapping_sub(1)).is_some_and(|it| it.token == Token::LParen)
+        {
+            // A name with its schema has three parts.
+            let parts = if words.get(at + 3).is_some_and(|it| it.token == Token::Period) { 3 } else { 1 };
+            let end = words.len().min(at + 2 + parts);
+            let name: String = words[at + 2..end].iter().map(|it| it.token.to_string()).collect();
+            // The parser takes a number there, which it keeps as a text.
+            let value = Token::Number(format!("{SEQUENCE}{name}"), false);
+            for token in [Token::make_keyword("CACHE"), value] {
+                out.push(TokenWithSpan { token, span: words[at].span });
+            }
+            (at, is_named) = (end, true);
+            continue;
+        }
         let length = match () {
             () if is(at, "drop") && (is(at + 1, "expression") || is(at + 1, "identity")) => {
                 2 + if is(at + 2, "if") && is(at + 3, "exists") { 2 } else { 0 }

@@ -203,7 +203,7 @@ impl Plan {
     /// What its first part that changes rows is called, if it has one.
     pub(crate) fn changes(&self) -> Option<&'static str> {
         match self {
-            Self::Query { .. } => None,
+            Self::Query { .. } | Self::Lock => None,
             Self::Call(call) => call.unit.changes,
             Self::Analyze(analyzed) => analyzed.plan.changes(),
             Self::With(with) => with.plans().find_map(Self::changes).map(|_| self.verb()),

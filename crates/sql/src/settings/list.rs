@@ -125,6 +125,8 @@ const fn setting(
 use Scope::{Fixed, Reload, Restart, Session, Superuser};
 use Values::{Choice, Encoding, Mode, Number, Path, Same, Seconds, Switch, Text, Time, Zone};
 
+const MESSAGES: &[&str] =
+    &["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error"];
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 /// What SHOW has for a setting that depends on the session.
 const OF_SESSION: &str = "";
@@ -139,8 +141,19 @@ pub const SETTINGS: &[Setting] = &[
         "How long a client may take to show who it is.",
     ),
     setting("bytea_output", "hex", (Session, Same(&["hex"])), "How bytes are written as text."),
+    setting(
+        "check_function_bodies",
+        "on",
+        (Session, Switch),
+        "Bodies of procedures are checked when they are made, whatever it is.",
+    ),
     setting("client_encoding", "UTF8", (Session, Encoding), "The encoding of the client's texts.").reported(),
-    setting("client_min_messages", "notice", (Session, Same(&["notice"])), "Which messages clients are sent."),
+    setting(
+        "client_min_messages",
+        "notice",
+        (Session, Same(MESSAGES)),
+        "Which messages clients are sent: notices, whatever it is.",
+    ),
     setting(
         "DateStyle",
         "ISO, MDY",
@@ -148,6 +161,13 @@ pub const SETTINGS: &[Setting] = &[
         "How dates are written, and read where that is not plain.",
     )
     .reported(),
+    setting(
+        "default_table_access_method",
+        "heap",
+        (Session, Same(&["heap"])),
+        "How tables are kept: there is one way.",
+    ),
+    setting("default_tablespace", "", (Session, Same(&[""])), "Where tables are kept: there is one place."),
     setting(
         "default_transaction_isolation",
         "serializable",
@@ -235,6 +255,7 @@ pub const SETTINGS: &[Setting] = &[
         (Session, Switch),
         "Transactions that conflict are run again where their clients cannot tell.",
     ),
+    setting("row_security", "on", (Session, Switch), "Whether policies of rows hold: there are none."),
     setting("search_path", "\"$user\", public", (Session, Path), "Where names without a schema are looked for."),
     setting("server_encoding", "UTF8", (Fixed, Text), "The encoding of the database.").reported(),
     setting("server_version", SERVER_VERSION, (Fixed, Text), "The PostgreSQL whose answers are given.").reported(),
@@ -267,6 +288,7 @@ pub const SETTINGS: &[Setting] = &[
         (Restart, Number(0, 10_000)),
         "How many of the most clients are kept for superusers.",
     ),
+    setting("synchronize_seqscans", "on", (Session, Switch), "Scans begin at the first row, whatever it is."),
     setting("TimeZone", "UTC", (Session, Zone), "The zone in which times are shown.").reported(),
     setting(
         "tls_certificate",
@@ -296,6 +318,7 @@ pub const SETTINGS: &[Setting] = &[
         (Restart, Mode),
         "Which accounts may connect to the unix socket, as permissions of a file; writing is what counts.",
     ),
+    setting("xmloption", "content", (Session, Same(&["content", "document"])), "How XML is read: there is none."),
 ];
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use bumpalo::Bump;
 
-use crate::arrays::{self, Array};
+use crate::arrays::{self, Array, Dimension};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::decimal::Decimal;
@@ -86,9 +86,19 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
             read_integer(of, text, trimmed, 0, u32::MAX.into())
         }
+        Type::Int2vector => read_vector(Type::Int2, trimmed, context),
+        Type::Oidvector => read_vector(Type::Oid, trimmed, context),
         Type::Enum(of) => of.code(text).map(Datum::Int),
+        Type::Record => Err(SqlError::unsupported("a text that stands for a row")),
         Type::Void | Type::AnyArray | Type::AnyElement | Type::AnyEnum => Ok(Datum::Null),
     }
+}
+
+/// Numbers with blanks between them, as an array that counts from 0.
+fn read_vector<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+    let items = text.split_ascii_whitespace().map(|item| read(of, item, context)).collect::<Result<Vec<_>, _>>()?;
+    let dimension = Dimension { lower: 0, ..Dimension::of(items.len()) };
+    Ok(Array::datum(context.arena, if items.is_empty() { &[] } else { std::slice::from_ref(&dimension) }, items))
 }
 
 fn read_bool(text: &str) -> Option<bool> {
@@ -200,6 +210,18 @@ pub(crate) fn write(of: Type, datum: Datum<'_>, zone: &Zone, out: &mut String) {
         }
         Datum::Numeric(value) => write!(out, "{value}"),
         Datum::Text(text) | Datum::Json(text) => out.write_str(text),
+        Datum::Array(row) if of == Type::Record => {
+            crate::records::write(row, zone, out);
+            Ok(())
+        }
+        Datum::Array(array) if of.is_vector() => {
+            let items = array.items().enumerate();
+            items.for_each(|(at, item)| {
+                out.push_str(if at > 0 { " " } else { "" });
+                write(Type::Oid, item, zone, out);
+            });
+            Ok(())
+        }
         Datum::Array(array) => {
             let element = of.element().unwrap_or(Type::Text);
             arrays::write(array, out, &mut |item, out| write(element, item, zone, out));

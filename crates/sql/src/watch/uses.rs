@@ -32,7 +32,7 @@ impl Plan {
                 uses.push((merge.table.id, Use::Updates));
             }
             Self::Analyze(analyzed) => uses = analyzed.plan.uses(),
-            Self::Truncate(_) | Self::Call(_) => {}
+            Self::Truncate(_) | Self::Lock | Self::Call(_) => {}
         }
         uses
     }

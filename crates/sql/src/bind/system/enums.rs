@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::objects::Objects;
-use super::{Row, all_types, flag, int, text};
+use super::{Row, flag, int, text};
 use crate::bind::Binder;
 use crate::casts::Place;
 use crate::enums::EnumType;
@@ -55,7 +55,7 @@ pub(super) fn completed(objects: &Objects, (of, itself): (EnumType, Type), mut r
 /// Whether each type may be named alone, by its id.
 pub(super) fn visible(binder: &Binder<'_>, objects: &Objects) -> Result<HashMap<i64, String>, SqlError> {
     let in_words = |is_visible: bool| if is_visible { "t" } else { "f" }.to_owned();
-    let mut by_id: HashMap<_, _> = all_types().map(|of| (i64::from(of.oid()), in_words(true))).collect();
+    let mut by_id: HashMap<_, _> = Type::known().map(|of| (i64::from(of.oid()), in_words(true))).collect();
     let path = binder.catalog.visible()?;
     for (of, itself) in types(objects) {
         let first = path.iter().find(|schema| {

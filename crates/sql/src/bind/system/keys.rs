@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::objects::{Objects, in_schema, indexes};
-use super::words::{condition_in_words, expression_in_words, unwrapped};
+use super::words::{condition_in_words, expression_in_words, peeled, unwrapped};
 use super::{constraint_id, index_id, quoted};
 use crate::catalog::{ForeignAction, ForeignKey, Index, Table};
 use crate::computed;
@@ -118,8 +118,8 @@ impl Constraint<'_> {
         let columns = names_in_words(table, &self.columns);
         match &self.kind {
             Kind::Primary | Kind::Unique => format!("{} ({columns})", self.kind_in_words().1),
-            Kind::Check(condition) if is_pretty => format!("CHECK ({condition})"),
-            Kind::Check(condition) => format!("CHECK (({condition}))"),
+            Kind::Check(condition) if is_pretty => format!("CHECK ({})", peeled(condition)),
+            Kind::Check(condition) => format!("CHECK (({}))", peeled(condition)),
             Kind::Foreign(Foreign { key, parent, columns: parents, .. }) => {
                 let (name, parents) = (objects.shown(&parent.name), names_in_words(parent, parents));
                 let mut words = format!("FOREIGN KEY ({columns}) REFERENCES {name}({parents})");

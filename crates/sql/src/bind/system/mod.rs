@@ -3,6 +3,7 @@
 //! `shapes.txt` has their shapes, as PostgreSQL 15 has them. What is not computed here has no rows.
 
 mod comments;
+mod dependencies;
 mod enums;
 mod keys;
 mod live;
@@ -26,7 +27,8 @@ use sqlparser::ast;
 use super::naming::SYSTEM;
 use super::{Binder, Written, folded};
 use crate::arrays::{Array, Dimension};
-use crate::catalog::{Object, Table};
+use crate::catalog::{Object, Table, View};
+use crate::computed::TABLE_ID;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
@@ -34,8 +36,11 @@ use crate::names::no_schema;
 use crate::plan::Node;
 use crate::procedures::Procedure;
 use crate::roles::RoleId;
-use crate::types::{ColumnType, Type};
+use crate::settings::{Setting, is_of_transaction, not_to_see, unrecognized};
+use crate::types::{Bound, ColumnType, Type};
 use crate::watch::{Deed, Watch};
+
+pub(super) use objects::in_schema;
 
 use keys::{constraints, index_in_words, part_in_words, parts};
 use objects::{Objects, indexes};
@@ -104,6 +109,18 @@ impl Names {
     }
 
     fn stands_for(&self, text: &str) -> Result<Datum<'_>, SqlError> {
+        if self.what == "current_setting" {
+            let name = text.to_lowercase();
+            return match self.by_text.get(&name) {
+                Some(value) => Ok(value.get()),
+                None if is_of_transaction(&name) => {
+                    Err(SqlError::unsupported(format!("current_setting of \"{name}\"")))
+                }
+                None if Setting::find(&name).is_some() => Err(not_to_see(&name)),
+                None if self.shows_others => Ok(Datum::Null),
+                None => Err(unrecognized(text)),
+            };
+        }
         if let Some((table, column)) = text.split_once(BETWEEN) {
             let found = self.by_text.get(&format!("{}{BETWEEN}{column}", as_key(table)));
             return Ok(found.map_or(Datum::Null, OwnedDatum::get));
@@ -183,13 +200,14 @@ pub(super) struct Relation {
 type Row = Vec<(&'static str, OwnedDatum)>;
 
 /// The columns of a relation.
-fn shape(schema: &str, name: &str) -> Option<Vec<(&'static str, Type)>> {
+fn shape(schema: &str, name: &str) -> Option<Vec<(&'static str, ColumnType)>> {
     let line = SHAPES.lines().find(|line| {
         line.split_once(' ').and_then(|(own, _)| own.split_once('.')).is_some_and(|own| own == (schema, name))
     })?;
     let columns = line.split(' ').skip(1).map(|column| {
         let (name, of) = column.split_once(':')?;
-        Some((name, Type::by_name(of)?))
+        let bound = if of == "name" { Bound::Name } else { Bound::None };
+        Some((name, ColumnType { base: Type::by_name(of)?, bound }))
     });
     columns.collect()
 }
@@ -203,7 +221,7 @@ impl Binder<'_> {
             [name] if name.starts_with("pg_") || live::is_own(name) => ("pg_catalog", name.as_str()),
             _ => return Ok(None),
         };
-        let Some(columns) = shape(schema, name) else {
+        let Some(mut columns) = shape(schema, name) else {
             if matches!(schema, "pg_catalog" | "information_schema") && parts.len() == 2 {
                 let message = format!("relation \"{schema}.{name}\" does not exist");
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
@@ -211,6 +229,10 @@ impl Binder<'_> {
             return Ok(None);
         };
         let is_standard = schema == "information_schema";
+        if schema == "pg_catalog" {
+            columns.push((TABLE_ID, Type::Oid.into()));
+        }
+        let own_id = system_id(name);
         let objects = Objects::of(&self.catalog)?;
         self.check_secret(name)?;
         let rights = self.known_rights()?;
@@ -222,8 +244,9 @@ impl Binder<'_> {
         };
         let rows = rows.into_iter().map(|row| {
             let mut row: HashMap<_, _> = row.into_iter().collect();
-            let value = |(name, of): &(&'static str, Type)| {
-                let default = match of {
+            let value = |(name, of): &(&'static str, ColumnType)| {
+                let default = match of.base {
+                    _ if *name == TABLE_ID => int(own_id),
                     _ if is_standard => OwnedDatum::NULL,
                     Type::Bool => flag(false),
                     Type::Int2 | Type::Int4 | Type::Int8 | Type::Oid => int(0),
@@ -241,7 +264,7 @@ impl Binder<'_> {
         } else {
             Node::Rows(rows)
         };
-        let columns = columns.into_iter().map(|(name, of)| (name.to_owned(), of.into())).collect();
+        let columns = columns.into_iter().map(|(name, of)| (name.to_owned(), of)).collect();
         let schema = if is_standard { "information_schema" } else { "pg_catalog" };
         Ok(Some(Relation { schema, name: name.to_owned(), node, columns }))
     }
@@ -265,12 +288,12 @@ impl Binder<'_> {
                 let objects = Objects::of(&self.catalog)?;
                 for (of, itself) in enums::types(&objects) {
                     let id = i64::from(itself.oid());
-                    by_id.insert(id, itself.name().to_owned());
+                    by_id.insert(id, objects.type_in_words(itself.into()));
                     let end = if itself.element().is_some() { "[]" } else { "" };
                     by_text.extend(objects.keys(of.key()).map(|key| (format!("{key}{end}"), int(id))));
                     by_text.insert(itself.name().to_owned(), int(id));
                 }
-                for of in all_types() {
+                for of in Type::known() {
                     let id = i64::from(of.oid());
                     by_id.insert(id, of.name().to_owned());
                     by_text.extend([of.name(), of.internal_name()].map(|name| (name.to_owned(), int(id))));
@@ -278,7 +301,7 @@ impl Binder<'_> {
             }
             "format_type" => {
                 let objects = Objects::of(&self.catalog)?;
-                by_id.extend(enums::types(&objects).map(|(_, of)| (of.oid().into(), of.name().to_owned())));
+                by_id.extend(enums::types(&objects).map(|(_, of)| (of.oid().into(), objects.type_in_words(of.into()))));
             }
             "pg_type_is_visible" => by_id = enums::visible(self, &Objects::of(&self.catalog)?)?,
             "regnamespace" => {
@@ -286,10 +309,17 @@ impl Binder<'_> {
                 shows_others = true;
             }
             "regrole" | "pg_get_userbyid" => by_id.extend(self.known_rights()?.names()),
-            "regproc" => shows_others = true,
+            "regproc" => {
+                by_id.extend(relations::functions_by_id());
+                shows_others = true;
+            }
             _ => {
                 let objects = Objects::of(&self.catalog)?;
                 names_of(what, &objects, &mut by_id);
+                if what == "pg_get_viewdef" {
+                    let shown = |view: &View| self.shown_query(view, &|name| objects.is_visible(name));
+                    by_id.extend(objects.views.iter().map(|(id, view)| (*id, format!(" {};", shown(view)))));
+                }
                 by_id.extend(comments::by_id(what, &objects));
                 shows_others = what == "regclass";
                 if shows_others || what == "to_regclass" {
@@ -362,6 +392,7 @@ impl Binder<'_> {
                 let found = rights.names().find(|(_, name)| name == plain);
                 found.map(|(id, _)| id).ok_or_else(|| missing(SqlState::UNDEFINED_OBJECT, "role"))
             }
+            Type::Regproc => relations::function_named(plain, name),
             _ => Err(missing(SqlState::UNDEFINED_FUNCTION, "function")),
         }
     }
@@ -378,9 +409,6 @@ fn names_of(what: &str, objects: &Objects, by_id: &mut HashMap<i64, String>) {
         by_id.extend(system_relations().map(|(id, _)| (id, in_words(true))));
         let all = objects.relations_and_indexes().into_iter();
         by_id.extend(all.map(|(id, name)| (id, in_words(objects.is_visible(&name)))));
-    }
-    if what == "pg_get_viewdef" {
-        by_id.extend(objects.views.iter().map(|(id, view)| (*id, format!(" {};", view.query))));
     }
     if what.starts_with("pg_get_function") {
         let has_defaults = what == "pg_get_function_arguments";
@@ -452,12 +480,6 @@ fn schemas(objects: &Objects) -> impl Iterator<Item = (i64, &str)> {
     let of_system = [(SYSTEM_SCHEMA, "pg_catalog"), (STANDARD_SCHEMA, "information_schema")];
     let own = objects.schemas.iter().map(|(id, name)| (*id, name.as_str()));
     of_system.into_iter().chain(own)
-}
-
-fn all_types() -> impl Iterator<Item = Type> {
-    let others =
-        [Type::Regclass, Type::Regtype, Type::Regproc, Type::Regnamespace, Type::Regrole, Type::Unknown, Type::Void];
-    Type::ALL.into_iter().chain(Type::ALL.into_iter().filter_map(Type::array)).chain(others)
 }
 
 /// A name as it has to be written.

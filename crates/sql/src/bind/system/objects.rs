@@ -19,7 +19,7 @@ use crate::names::{Name, PUBLIC};
 use crate::procedures::Procedure;
 use crate::roles::Access;
 use crate::sequences::Sequence;
-use crate::types::Type;
+use crate::types::{ColumnType, Type};
 
 /// Ids of views and sequences follow from their names, and are greater than those of tables.
 const FIRST_NAMED: i64 = 3 << 30;
@@ -41,12 +41,14 @@ pub(super) struct Objects {
     pub(super) comments_of_schemas: HashMap<String, String>,
     /// What names without a schema stand for.
     first: HashMap<String, Name>,
+    /// The same of types.
+    first_types: HashMap<String, Name>,
 }
 
 impl Objects {
     pub(super) fn of(catalog: &Recorded<'_>) -> Result<Self, SqlError> {
         let (tables, views, sequences, procedures, first, access_of_schemas) = Default::default();
-        let (enums, comments_of_schemas) = Default::default();
+        let (enums, comments_of_schemas, first_types) = Default::default();
         let schemas = vec![(SCHEMA, PUBLIC.to_owned())];
         let mut all = Self {
             tables,
@@ -58,6 +60,7 @@ impl Objects {
             access_of_schemas,
             comments_of_schemas,
             first,
+            first_types,
         };
         let mut taken = HashSet::new();
         let mut id_of = |name: &Name| {
@@ -107,8 +110,16 @@ impl Objects {
             for name in of_schema {
                 all.first.entry(name.plain().to_owned()).or_insert(name);
             }
+            all.note_types(&schema);
         }
         Ok(all)
+    }
+
+    /// Notes what the names of types stand for that are looked for in a schema next.
+    fn note_types(&mut self, schema: &str) {
+        for (of, _) in self.enums.iter().filter(|(of, _)| of.key().schema() == schema) {
+            self.first_types.entry(of.key().plain().to_owned()).or_insert_with(|| of.key().clone());
+        }
     }
 
     /// The names of relations and indexes.
@@ -129,6 +140,17 @@ impl Objects {
     /// A name as it has to be written.
     pub(super) fn shown(&self, name: &Name) -> String {
         if self.is_visible(name) { super::quoted(name.plain()) } else { in_schema(name) }
+    }
+
+    /// A type as it has to be written.
+    pub(super) fn type_in_words(&self, of: ColumnType) -> String {
+        let (Type::Enum(own), is_array) = (of.base.element().unwrap_or(of.base), of.base.element().is_some()) else {
+            return of.to_string();
+        };
+        let name = own.key();
+        let is_visible = self.first_types.get(name.plain()) == Some(name);
+        let name = if is_visible { super::quoted(name.plain()) } else { in_schema(name) };
+        if is_array { format!("{name}[]") } else { name }
     }
 
     /// The id of the schema that an object is in.
@@ -202,13 +224,19 @@ pub(super) fn default_in_words(objects: &Objects, column: &Column) -> Option<Str
         let name = sequence.as_deref().unwrap_or(name);
         return Some(format!("nextval('{name}'::regclass)"));
     }
+    let base = column.of.base;
+    let own = || matches!(base.element().unwrap_or(base), Type::Enum(_)).then(|| objects.type_in_words(base.into()));
+    if let Some(shown) = super::words::cast_text_in_words(default, own) {
+        return Some(shown);
+    }
     let inside = default.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     let is_literal = inside.is_some_and(|inside| !inside.replace("''", "").contains('\''));
-    Some(if is_literal { format!("{default}::{}", column.of.base) } else { default.to_owned() })
+    let of = objects.type_in_words(column.of.base.into());
+    Some(if is_literal { format!("{default}::{of}") } else { default.to_owned() })
 }
 
 /// A name with its schema.
-pub(super) fn in_schema(name: &Name) -> String {
+pub(in crate::bind) fn in_schema(name: &Name) -> String {
     format!("{}.{}", super::quoted(shown_schema(name)), super::quoted(name.plain()))
 }
 
@@ -240,6 +268,12 @@ impl Binder<'_> {
                 Ok(Typed::new(Expr::Coalesce(Box::new([known.expr, other.expr])), Type::Text))
             }
             ("format_type", 2) => self.formatted_type(arguments),
+            ("acldefault", 2) => {
+                let owner = self.cast(arguments.remove(1), Type::Oid.into(), Place::Implicit)?;
+                let (names, of) = (self.names("regrole")?, Box::new(owner.expr));
+                arguments.push(Typed::new(Expr::Lookup { names, of }, Type::Text));
+                self.call(name, arguments)
+            }
             ("pg_table_is_visible" | "pg_type_is_visible", 1) => {
                 let what = if name == "pg_table_is_visible" { "pg_table_is_visible" } else { "pg_type_is_visible" };
                 let of = self.cast(arguments.remove(0), Type::Oid.into(), Place::Implicit)?;

@@ -5,11 +5,12 @@ use super::objects::{Objects, default_in_words, indexes, number, numbers_of};
 use super::routines::{languages, of_procedure};
 use super::words::condition_in_words;
 use super::{
-    DATABASE, OWNER, ROLE, Row, SYSTEM_SCHEMA, all_types, default_id, flag, index_id, int, numbers, schemas, system_id,
-    table_id, text,
+    DATABASE, OWNER, ROLE, Row, SYSTEM_SCHEMA, default_id, flag, index_id, int, numbers, schemas, system_id, table_id,
+    text,
 };
 use crate::catalog::{Column, Identity, Table};
 use crate::datum::{Datum, OwnedDatum};
+use crate::error::{SqlError, SqlState};
 use crate::names::Name;
 use crate::types::{Category, ColumnType, Type};
 
@@ -22,6 +23,17 @@ fn length_of(of: Type) -> i64 {
         Type::Interval | Type::Uuid => 16,
         Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => 4,
         _ => -1,
+    }
+}
+
+/// `typstorage`, and `attstorage` where nothing says another one.
+fn storage_of(of: Type) -> &'static str {
+    match of {
+        Type::Numeric => "m",
+        Type::Int2vector => "p",
+        Type::Enum(_) => "p",
+        _ if length_of(of) > 0 => "p",
+        _ => "x",
     }
 }
 
@@ -46,6 +58,7 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
                     ("oid", int(id)),
                     ("collname", text(name)),
                     ("collnamespace", int(SYSTEM_SCHEMA)),
+                    ("collowner", int(OWNER)),
                     ("collencoding", int(-1)),
                 ]
             })
@@ -67,7 +80,7 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
         ]],
         "pg_type" => {
             let enums = super::enums::types(objects).map(|it| super::enums::completed(objects, it, of_type(it.1)));
-            all_types().map(of_type).chain(enums).collect()
+            Type::known().map(of_type).chain(of_names()).chain(enums).collect()
         }
         "pg_enum" => super::enums::rows(objects),
         "pg_proc" => {
@@ -77,7 +90,13 @@ pub(super) fn rows(name: &str, objects: &Objects) -> Vec<Row> {
         }
         "pg_language" => languages(),
         "pg_views" => objects.views.iter().map(|(_, view)| of_view(&view.name, &view.query)).collect(),
-        "pg_sequence" | "pg_sequences" | "pg_depend" => sequences(name, objects),
+        "pg_sequence" | "pg_sequences" => sequences(name, objects),
+        "pg_depend" => {
+            let mut rows = sequences(name, objects);
+            rows.extend(super::dependencies::rows(objects));
+            rows
+        }
+        "pg_rewrite" => objects.views.iter().map(|(id, _)| super::dependencies::rule(*id)).collect(),
         _ => {
             let mut rows = Vec::new();
             for table in &objects.tables {
@@ -103,14 +122,19 @@ fn of_type(of: Type) -> Row {
         Category::User => "U",
     };
     let id_of = |of: Option<Type>| int(of.map_or(0, |of| of.oid().into()));
+    let [input, output, receive, send] = io_functions(of).map(|(id, _)| int(id));
     vec![
+        ("typinput", input),
+        ("typoutput", output),
+        ("typreceive", receive),
+        ("typsend", send),
         ("oid", int(of.oid().into())),
         ("typname", text(of.internal_name())),
         ("typnamespace", int(SYSTEM_SCHEMA)),
         ("typowner", int(OWNER)),
         ("typlen", int(length_of(of))),
         ("typbyval", flag((1..=8).contains(&length_of(of)))),
-        ("typtype", text(if matches!(of, Type::Void | Type::Unknown) { "p" } else { "b" })),
+        ("typtype", text(if matches!(of, Type::Void | Type::Unknown | Type::Record) { "p" } else { "b" })),
         ("typcategory", text(category)),
         ("typispreferred", flag(of.is_preferred())),
         ("typisdefined", flag(true)),
@@ -118,17 +142,23 @@ fn of_type(of: Type) -> Row {
         ("typelem", id_of(of.element())),
         ("typarray", id_of(of.array())),
         ("typtypmod", int(-1)),
+        ("typstorage", text(storage_of(of))),
         ("typcollation", int(collation_of(of))),
     ]
 }
 
-fn functions() -> Vec<Row> {
+/// The functions of the registry with their ids.
+fn sorted_functions() -> Vec<(i64, &'static crate::functions::Function)> {
     let mut all: Vec<_> =
         crate::functions::all().filter(|it| it.name.starts_with(|it: char| it.is_ascii_lowercase())).collect();
     all.sort_by_key(|it| (it.name, it.arguments.len()));
-    let row = |(at, it): (usize, &'static crate::functions::Function)| {
+    (20_000_000..).zip(all).collect()
+}
+
+fn functions() -> Vec<Row> {
+    let row = |(id, it): (i64, &'static crate::functions::Function)| {
         vec![
-            ("oid", int(20_000_000 + at as i64)),
+            ("oid", int(id)),
             ("proname", text(it.name)),
             ("pronamespace", int(SYSTEM_SCHEMA)),
             ("proowner", int(OWNER)),
@@ -140,7 +170,86 @@ fn functions() -> Vec<Row> {
             ("proargtypes", numbers(0, it.arguments.iter().map(|of| of.oid().into()))),
         ]
     };
-    all.into_iter().enumerate().map(row).collect()
+    let of_io = |(id, name): (i64, String)| {
+        vec![
+            ("oid", int(id)),
+            ("proname", text(name)),
+            ("pronamespace", int(SYSTEM_SCHEMA)),
+            ("proowner", int(OWNER)),
+            ("prokind", text("f")),
+            ("proisstrict", flag(true)),
+        ]
+    };
+    sorted_functions().into_iter().map(row).chain(all_io_functions().into_iter().map(of_io)).collect()
+}
+
+/// The types of the catalog whose values are texts here: `name` and `"char"`.
+fn of_names() -> [Row; 2] {
+    let row = |(oid, name): (i64, &'static str), length: i64, (category, array, element): (&'static str, i64, i64)| {
+        let mut row = of_type(Type::Text);
+        row.extend([
+            ("oid", int(oid)),
+            ("typname", text(name)),
+            ("typlen", int(length)),
+            ("typbyval", flag(length == 1)),
+            ("typcategory", text(category)),
+            ("typispreferred", flag(false)),
+            ("typelem", int(element)),
+            ("typarray", int(array)),
+            ("typstorage", text("p")),
+        ]);
+        row
+    };
+    [row((18, "char"), 1, ("Z", 1002, 0)), row((19, "name"), 64, ("S", 1003, 18))]
+}
+
+/// The functions that read values of a type and write them, as texts and as bytes, with their ids.
+fn io_functions(of: Type) -> [(i64, String); 4] {
+    use Type::{Date, Interval, Json, Jsonb, Numeric, Record, Time, Timestamp, Timestamptz, Uuid, Void};
+    let (key, name) = match of {
+        Type::Array(_) => (Type::AnyArray.oid(), "array_".to_owned()),
+        Type::Enum(_) => (Type::AnyEnum.oid(), "enum_".to_owned()),
+        Date | Interval | Json | Jsonb | Numeric | Record | Time | Timestamp | Timestamptz | Uuid | Void => {
+            (of.oid(), format!("{}_", of.internal_name()))
+        }
+        _ => (of.oid(), of.internal_name().to_owned()),
+    };
+    io_functions_of(key, &name)
+}
+
+fn io_functions_of(key: u32, name: &str) -> [(i64, String); 4] {
+    let mut id = 19_000_000 + 4 * i64::from(key);
+    ["in", "out", "recv", "send"].map(|end| {
+        id += 1;
+        (id, format!("{name}{end}"))
+    })
+}
+
+/// Those of all types.
+fn all_io_functions() -> std::collections::BTreeMap<i64, String> {
+    Type::known().flat_map(io_functions).chain(io_functions_of(Type::AnyEnum.oid(), "enum_")).collect()
+}
+
+/// The functions that a name alone stands for, with their ids.
+pub(super) fn functions_by_id() -> Vec<(i64, String)> {
+    let known = sorted_functions().into_iter().map(|(id, it)| (id, it.name.to_owned()));
+    known.chain(all_io_functions()).collect()
+}
+
+/// The only function of a name.
+pub(super) fn function_named(plain: &str, written: &str) -> Result<i64, SqlError> {
+    let mut found = functions_by_id().into_iter().filter(|(_, own)| own == plain);
+    match (found.next(), found.next()) {
+        (Some((id, _)), None) => Ok(id),
+        (None, _) => {
+            let message = format!("function \"{written}\" does not exist");
+            Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
+        }
+        (Some(_), Some(_)) => {
+            let message = format!("more than one function named \"{written}\"");
+            Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message))
+        }
+    }
 }
 
 fn of_view(name: &Name, query: &str) -> Row {
@@ -338,11 +447,6 @@ fn of_column(column: &Column, place: (i64, i64)) -> Row {
 
 /// The column of this number of a relation. What comes behind it in the row says more.
 fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row {
-    let storage = match of.base {
-        Type::Numeric => "m",
-        base if length_of(base) > 0 => "p",
-        _ => "x",
-    };
     vec![
         ("attrelid", int(relation)),
         ("attname", text(name)),
@@ -353,7 +457,7 @@ fn attribute((relation, number): (i64, i64), name: &str, of: ColumnType) -> Row 
         ("attndims", int(of.base.element().is_some().into())),
         ("attcacheoff", int(-1)),
         ("atttypmod", int(of.bound.modifier(of.base).into())),
-        ("attstorage", text(storage)),
+        ("attstorage", text(storage_of(of.base))),
         ("attcompression", text("")),
         ("attidentity", text("")),
         ("attgenerated", text("")),

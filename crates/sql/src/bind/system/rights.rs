@@ -546,7 +546,10 @@ impl KnownRights {
             };
             row.push((owner, shown));
             if !list.is_empty() {
-                row.push((list, self.items(access.changed())));
+                // Of `public` the list is always there, as it has more than the owner may.
+                let is_public = name == "pg_namespace" && text_of(row, key) == PUBLIC;
+                let all = access.of(Kind::Public);
+                row.push((list, self.items(if is_public { Some(&all) } else { access.changed() })));
             }
         }
         rows

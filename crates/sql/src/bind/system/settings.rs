@@ -3,12 +3,16 @@
 
 use std::sync::{Arc, Weak};
 
+use hashbrown::HashMap;
+
 use super::objects::known_text;
-use super::{Binder, Row, flag, text};
+use super::{Binder, Names, Row, flag, text};
+use crate::casts::Place;
 use crate::configured::Configured;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::SqlError;
 use crate::expr::{Expr, Typed};
+use crate::functions;
 use crate::settings::{
     SETTINGS, Scope, Setting, Settings, Values, is_constant, is_custom, is_of_transaction, millis_of, not_to_see,
     unrecognized,
@@ -86,8 +90,35 @@ impl Binder<'_> {
         Ok(self.seen_settings()?.into_iter().map(row).collect())
     }
 
+    /// `current_setting` of a name that is known when the statement runs.
+    fn computed_setting(&mut self, name: Typed, may_miss: bool) -> Result<Typed, SqlError> {
+        self.is_mutable = true;
+        self.catalog.is_live.set(true);
+        let name = self.cast(name, Type::Text.into(), Place::Implicit)?;
+        let user = &self.catalog.path.user;
+        let role = if user.current == user.session { "none" } else { &user.current.1 };
+        let mut by_text: HashMap<_, _> = [("role", role), ("session_authorization", &*user.session.1)]
+            .map(|(name, of)| (name.to_owned(), text(of)))
+            .into();
+        let all = self.seen_settings()?.into_iter();
+        by_text.extend(all.map(|seen| (seen.name.to_lowercase(), text(seen.value))));
+        let (what, by_id) = ("current_setting", HashMap::new());
+        let names = Arc::new(Names { what, by_id, by_text, shows_others: may_miss, deed: None });
+        Ok(Typed::new(Expr::Lookup { names, of: Box::new(name.expr) }, Type::Text))
+    }
+
     /// `current_setting`.
     pub(in crate::bind) fn current_setting(&mut self, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        if let [name, rest @ ..] = &arguments[..]
+            && known_text(name).is_none()
+        {
+            let may_miss = match rest {
+                [] => false,
+                [Typed { expr: Expr::Constant(may_miss), .. }] => matches!(may_miss.get(), Datum::Bool(true)),
+                _ => return Err(SqlError::unsupported("current_setting that may be computed to miss a setting")),
+            };
+            return self.computed_setting(name.clone(), may_miss);
+        }
         let known = match &arguments[..] {
             [name] => known_text(name).map(|name| (name, false)),
             [name, Typed { expr: Expr::Constant(may_miss), .. }] => {
@@ -96,7 +127,8 @@ impl Binder<'_> {
             _ => None,
         };
         let Some((written, may_miss)) = known else {
-            return Err(SqlError::unsupported("current_setting of a computed name"));
+            let types: Vec<_> = arguments.iter().map(Typed::base).collect();
+            return Err(functions::no_function("current_setting", &types, functions::Unresolved::None));
         };
         let name = written.to_lowercase();
         // What an index keeps must not depend on it.

@@ -148,7 +148,9 @@ fn rows_of(name: &str, objects: &Objects, table: &Table, rows: &mut Vec<Row>) {
         }
         "check_constraints" => {
             let row = |name: &str, clause: String| of_constraint((schema, name), vec![("check_clause", text(clause))]);
-            rows.extend(table.checks.iter().map(|it| row(&it.name, format!("(({}))", it.condition))));
+            rows.extend(
+                table.checks.iter().map(|it| row(&it.name, format!("(({}))", super::words::peeled(&it.condition)))),
+            );
             rows.extend(not_null(table).map(|(name, column)| row(&name, format!("{column} IS NOT NULL"))));
         }
         "referential_constraints" => {

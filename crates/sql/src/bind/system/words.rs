@@ -21,6 +21,15 @@ pub(super) fn unwrapped(shown: &str) -> &str {
     shown.strip_prefix('(').and_then(|it| it.strip_suffix(')')).unwrap_or(shown)
 }
 
+/// An expression as it was written, without the parentheses around it.
+pub(super) fn peeled(text: &str) -> std::borrow::Cow<'_, str> {
+    let Ok(mut expr @ Expr::Nested(_)) = crate::parse::expression(text) else { return text.into() };
+    while let Expr::Nested(inner) = expr {
+        expr = *inner;
+    }
+    expr.to_string().into()
+}
+
 fn words(expr: &Expr) -> String {
     match expr {
         Expr::Nested(inner) => words(inner),
@@ -40,6 +49,7 @@ fn words(expr: &Expr) -> String {
         Expr::IsFalse(inner) => format!("({} IS FALSE)", words(inner)),
         Expr::IsNotFalse(inner) => format!("({} IS NOT FALSE)", words(inner)),
         Expr::Cast { expr: inner, data_type, .. } => match column_type(data_type) {
+            Ok(of) if is_text(inner) => format!("{inner}::{of}"),
             Ok(of) => format!("({})::{of}", words(inner)),
             Err(_) => expr.to_string(),
         },
@@ -56,6 +66,22 @@ fn words(expr: &Expr) -> String {
             }
         }
         other => other.to_string(),
+    }
+}
+
+/// Whether an expression is a text in quotes.
+fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, ast::Value::SingleQuotedString(_)))
+}
+
+/// A default in words: a text that is cast shows its type by its own name. `own` is that of the column's type, where it is an enum.
+pub(super) fn cast_text_in_words(text: &str, own: impl FnOnce() -> Option<String>) -> Option<String> {
+    match crate::parse::expression(text).ok()? {
+        Expr::Cast { expr, data_type, .. } if is_text(&expr) => {
+            let of = column_type(&data_type).ok().map(|of| of.to_string()).or_else(own)?;
+            Some(format!("{expr}::{of}"))
+        }
+        _ => None,
     }
 }
 
