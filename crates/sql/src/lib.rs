@@ -66,6 +66,7 @@ mod verifier;
 mod versions;
 mod watch;
 mod whole;
+mod wide;
 mod wire;
 mod zones;
 
@@ -99,4 +100,5 @@ pub use verifier::Verifier;
 pub use watch::{
     Client, ConflictCount, ConflictSeen, SessionSeen, SessionState, SlowLog, StatementSums, Sums, TableSums,
 };
+pub use wide::Wide;
 pub use wire::{DATABASE, Forms, ROLE, TransactionStatus, copy_of};
