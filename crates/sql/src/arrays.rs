@@ -7,6 +7,7 @@ use bumpalo::Bump;
 use crate::datum::{Datum, Interval};
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
+use crate::wide::Wide;
 
 /// The most dimensions.
 pub(crate) const MOST_DIMENSIONS: usize = 6;
@@ -166,6 +167,7 @@ fn put(bytes: &mut Vec<u8>, item: Datum<'_>) {
             plain(bytes, 4, &value.units().to_le_bytes());
             bytes.extend(value.scale().to_le_bytes());
         }
+        Datum::Wide(wide) => sized(bytes, 14, wide.bytes()),
         Datum::Text(text) => sized(bytes, 5, text.as_bytes()),
         Datum::Bytes(of) => sized(bytes, 6, of),
         Datum::Date(days) => plain(bytes, 7, &days.to_le_bytes()),
@@ -194,6 +196,7 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<Datum<'a>> {
             let units = i128::from_le_bytes(fixed(rest)?);
             Datum::Numeric(Decimal::new(units, u32::from_le_bytes(fixed(rest)?)))
         }
+        14 => Datum::Wide(Wide::of_bytes(sized(rest)?)),
         5 => Datum::Text(std::str::from_utf8(sized(rest)?).ok()?),
         6 => Datum::Bytes(sized(rest)?),
         7 => Datum::Date(i32::from_le_bytes(fixed(rest)?)),

@@ -4,13 +4,13 @@ use bumpalo::Bump;
 
 use crate::arrays::Array;
 use crate::context::Context;
-use crate::datum::{Datum, Interval};
-use crate::decimal::Decimal;
+use crate::datum::{Datum, Interval, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::functions::Eval;
 use crate::json;
 use crate::text::{self, DAY, from_local, to_local};
 use crate::types::{Bound, ColumnType, Type};
+use crate::wide::{self, Number};
 
 /// Where a cast happens: the later ones allow what the earlier ones do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,23 +109,25 @@ fn between_numbers(from: Type, to: Type) -> Option<(Place, Cast)> {
         (Int2 | Int4 | Int8, Numeric) => (Implicit, Cast::Call(|args, _| Ok(Datum::Numeric(integer(args[0]).into())))),
         (Float4, Float8) => (Implicit, Cast::Same),
         (Float8, Float4) => (Assignment, Cast::Call(|args, _| short(float(args[0])))),
-        (Numeric, Float8) => (Implicit, Cast::Call(|args, _| Ok(Datum::Float(numeric(args[0]).to_float())))),
-        (Numeric, Float4) => (Implicit, Cast::Call(|args, _| short(numeric(args[0]).to_float()))),
+        (Numeric, Float8) => (Implicit, Cast::Call(|args, _| float_of(args[0]).map(Datum::Float))),
+        (Numeric, Float4) => (Implicit, Cast::Call(|args, _| short_of(args[0]))),
         (Float4, Numeric) => (
             Assignment,
-            Cast::Call(|args, _| {
+            Cast::Call(|args, context| {
                 // Six digits are what a short float has for certain.
                 let text = format!("{:.5e}", float(args[0]));
-                decimal_of(text.parse().unwrap_or(f64::NAN))
+                Number::of_float(text.parse().unwrap_or(float(args[0]))).within(context.arena)
             }),
         ),
-        (Float8, Numeric) => (Assignment, Cast::Call(|args, _| decimal_of(float(args[0])))),
+        (Float8, Numeric) => {
+            (Assignment, Cast::Call(|args, context| Number::of_float(float(args[0])).within(context.arena)))
+        }
         (Float4 | Float8, Int2) => (Assignment, Cast::Call(|args, _| whole(float(args[0]), Int2))),
         (Float4 | Float8, Int4) => (Assignment, Cast::Call(|args, _| whole(float(args[0]), Int4))),
         (Float4 | Float8, Int8) => (Assignment, Cast::Call(|args, _| whole(float(args[0]), Int8))),
-        (Numeric, Int2) => (Assignment, Cast::Call(|args, _| rounded(numeric(args[0]), Int2))),
-        (Numeric, Int4) => (Assignment, Cast::Call(|args, _| rounded(numeric(args[0]), Int4))),
-        (Numeric, Int8) => (Assignment, Cast::Call(|args, _| rounded(numeric(args[0]), Int8))),
+        (Numeric, Int2) => (Assignment, Cast::Call(|args, _| rounded(args[0], Int2))),
+        (Numeric, Int4) => (Assignment, Cast::Call(|args, _| rounded(args[0], Int4))),
+        (Numeric, Int8) => (Assignment, Cast::Call(|args, _| rounded(args[0], Int8))),
         (Bool, Int4) => {
             (Explicit, Cast::Call(|args, _| Ok(Datum::Int(i64::from(matches!(args[0], Datum::Bool(true)))))))
         }
@@ -253,7 +255,7 @@ fn write_json(of: Type, datum: Datum<'_>, context: &Context<'_>, out: &mut Strin
                     }
                     json::write_text(&text, out);
                 }
-                Datum::Int(_) | Datum::Float(_) | Datum::Numeric(_)
+                Datum::Int(_) | Datum::Float(_) | Datum::Numeric(_) | Datum::Wide(_)
                     if text.ends_with(|it: char| it.is_ascii_digit()) && !matches!(of, Type::Enum(_)) =>
                 {
                     out.push_str(&text);
@@ -298,8 +300,27 @@ fn float(datum: Datum<'_>) -> f64 {
     if let Datum::Float(value) = datum { value } else { f64::NAN }
 }
 
-fn numeric(datum: Datum<'_>) -> Decimal {
-    if let Datum::Numeric(value) = datum { value } else { Decimal::ZERO }
+/// A numeric as a `real`, of which its text tells where there is none.
+fn short_of<'a>(datum: Datum<'_>) -> Result<Datum<'a>, SqlError> {
+    let value = float_of(datum)?;
+    short(value).map_err(|_| {
+        let message = format!("\"{}\" is out of range for type real", Number::of(datum));
+        SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
+    })
+}
+
+/// A numeric as a float.
+fn float_of(datum: Datum<'_>) -> Result<f64, SqlError> {
+    let Datum::Wide(_) = datum else {
+        return Ok(if let Datum::Numeric(value) = datum { value.to_float() } else { f64::NAN });
+    };
+    let number = Number::of(datum);
+    let value = number.to_float();
+    if value.is_infinite() && matches!(number, Number::Finite { .. }) {
+        let message = format!("\"{number}\" is out of range for type double precision");
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+    }
+    Ok(value)
 }
 
 fn micros(datum: Datum<'_>) -> i64 {
@@ -335,8 +356,17 @@ fn whole<'a>(value: f64, to: Type) -> Result<Datum<'a>, SqlError> {
     in_range(value.round_ties_even() as i128, to)
 }
 
-fn rounded<'a>(value: Decimal, to: Type) -> Result<Datum<'a>, SqlError> {
-    in_range(value.to_whole(), to)
+fn rounded<'a>(value: Datum<'_>, to: Type) -> Result<Datum<'a>, SqlError> {
+    let cannot =
+        |what: &str| Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {to}")));
+    match value {
+        Datum::Numeric(value) => in_range(value.to_whole(), to),
+        _ => match wide::rounded(&Number::of(value), 0, false) {
+            Number::Nan => cannot("NaN"),
+            Number::Infinite { .. } => cannot("infinity"),
+            Number::Finite { units, .. } => in_range(i128::try_from(units).unwrap_or(i128::MAX), to),
+        },
+    }
 }
 
 fn short<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
@@ -346,11 +376,6 @@ fn short<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
         return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {what}")));
     }
     Ok(Datum::Float(short.into()))
-}
-
-fn decimal_of<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
-    let unsupported = || Err(SqlError::unsupported("a numeric that is no number, or infinite,"));
-    Decimal::from_float(value).unwrap_or_else(unsupported).map(Datum::Numeric)
 }
 
 /// The beginning of a date as a local timestamp.
@@ -421,6 +446,10 @@ pub(crate) fn padded<'a>(datum: Datum<'_>, length: u32, arena: &'a Bump) -> Datu
     }
 }
 
+fn field_overflow() -> SqlError {
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+}
+
 /// The beginning of the year 2000, in microseconds since 1970.
 const MILLENNIUM: i64 = 946_684_800_000_000;
 
@@ -458,6 +487,18 @@ pub(crate) fn bound<'a>(
             Ok(Datum::Interval(Interval { micros: round(span.micros, digits), ..span }))
         }
         (Datum::Numeric(value), Bound::Digits(precision, scale)) => value.fit(precision, scale).map(Datum::Numeric),
+        (Datum::Wide(_), Bound::Digits(precision, scale)) => {
+            match wide::rounded(&Number::of(datum), scale.into(), false).datum()? {
+                OwnedDatum::Plain(Datum::Numeric(value)) => value.fit(precision, scale).map(Datum::Numeric),
+                other => match Number::of(other.get()) {
+                    Number::Nan => Ok(datum),
+                    Number::Infinite { .. } => Err(field_overflow().with_detail(format!(
+                        "A field with precision {precision}, scale {scale} cannot hold an infinite value."
+                    ))),
+                    Number::Finite { .. } => Err(field_overflow()),
+                },
+            }
+        }
         (Datum::Text(text), Bound::Length(length)) => {
             let Some((end, _)) = text.char_indices().nth(length as usize) else { return Ok(datum) };
             let is_blank = text[end..].bytes().all(|byte| byte == b' ');

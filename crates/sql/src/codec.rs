@@ -60,6 +60,8 @@ pub(crate) fn to_stored<'a>(datum: Datum<'a>, of: Stored, arena: &'a Bump) -> Op
             }
             _ => ValueRef::Integer128(value.rescale(0).ok().filter(|whole| *whole == value)?.units()),
         },
+        // Columns have decimals alone.
+        Datum::Wide(_) => return None,
         Datum::Text(text) | Datum::Json(text) => ValueRef::String(text),
         Datum::Array(array) => ValueRef::Bytes(array.bytes()),
         Datum::Bytes(bytes) => ValueRef::Bytes(bytes),

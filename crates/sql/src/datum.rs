@@ -7,6 +7,7 @@ use bumpalo::Bump;
 use crate::arrays::Array;
 use crate::decimal::Decimal;
 use crate::json;
+use crate::wide::{Number, Wide};
 
 /// A span of time, as PostgreSQL has it: months and days have no fixed length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,6 +39,8 @@ pub enum Datum<'a> {
     Int(i64),
     Float(f64),
     Numeric(Decimal),
+    /// A numeric that no [`Decimal`] is.
+    Wide(Wide<'a>),
     Text(&'a str),
     Bytes(&'a [u8]),
     /// Days since 1970-01-01; the ends stand for ±infinity.
@@ -79,6 +82,9 @@ impl Datum<'_> {
             (Uuid(a), Uuid(b)) => a.cmp(&b),
             (Datum::Json(a), Datum::Json(b)) => json::compare(a, b),
             (Datum::Array(a), Datum::Array(b)) => a.compare(b),
+            (Datum::Wide(_), Numeric(_)) | (Numeric(_) | Datum::Wide(_), Datum::Wide(_)) => {
+                Number::of(self).cmp(&Number::of(other))
+            }
             (a, b) => unreachable!("{a:?} and {b:?} are of one type"),
         }
     }
@@ -90,6 +96,7 @@ impl Datum<'_> {
             Self::Bytes(bytes) => OwnedDatum::Bytes(bytes.into()),
             Self::Json(text) => OwnedDatum::Json(text.into()),
             Self::Array(array) => OwnedDatum::Array(array.bytes().into()),
+            Self::Wide(wide) => OwnedDatum::Wide(wide.bytes().into()),
             plain => OwnedDatum::Plain(plain.moved(|_| "", |_| &[])),
         }
     }
@@ -110,6 +117,7 @@ impl Datum<'_> {
             Self::Bytes(it) => Datum::Bytes(bytes(it)),
             Self::Json(it) => Datum::Json(text(it)),
             Self::Array(it) => Datum::Array(Array::of_bytes(bytes(it.bytes()))),
+            Self::Wide(it) => Datum::Wide(Wide::of_bytes(bytes(it.bytes()))),
             Self::Null => Datum::Null,
             Self::Bool(it) => Datum::Bool(it),
             Self::Int(it) => Datum::Int(it),
@@ -142,6 +150,8 @@ pub enum OwnedDatum {
     Json(Box<str>),
     /// The bytes of an array.
     Array(Box<[u8]>),
+    /// The bytes of a numeric.
+    Wide(Box<[u8]>),
 }
 
 impl OwnedDatum {
@@ -150,7 +160,7 @@ impl OwnedDatum {
         match self {
             Self::Plain(_) => 0,
             Self::Text(text) | Self::Json(text) => text.len(),
-            Self::Bytes(bytes) | Self::Array(bytes) => bytes.len(),
+            Self::Bytes(bytes) | Self::Array(bytes) | Self::Wide(bytes) => bytes.len(),
         }
     }
 
@@ -165,6 +175,7 @@ impl OwnedDatum {
             Self::Bytes(bytes) => Datum::Bytes(bytes),
             Self::Json(text) => Datum::Json(text),
             Self::Array(bytes) => Datum::Array(Array::of_bytes(bytes)),
+            Self::Wide(bytes) => Datum::Wide(Wide::of_bytes(bytes)),
         }
     }
 }

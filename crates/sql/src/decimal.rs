@@ -1,7 +1,7 @@
 //! Numbers with digits behind the point: PostgreSQL's `numeric` of up to 38 digits.
 //!
 //! A number remembers how many digits stand behind its point (its *scale*), as PostgreSQL's does: `1.50` is shown as it was written, and the rules
-//! by which results get their scales are those of `numeric.c`. What needs more than 38 digits is refused as out of range.
+//! by which results get their scales are those of `numeric.c`. What needs more than 38 digits is out of range here, and left to `wide`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -134,8 +134,12 @@ impl Decimal {
 
     pub(crate) fn multiply(self, other: Self) -> Result<Self, SqlError> {
         let units = self.units.checked_mul(other.units).ok_or_else(overflow)?;
-        let product = Self { units, scale: self.scale + other.scale };
-        if product.scale > MAX_DIGITS { product.rescale(MAX_DIGITS) } else { Ok(product) }
+        Self { units, scale: self.scale + other.scale }.checked()
+    }
+
+    /// It, unless it has too many digits behind its point.
+    fn checked(self) -> Result<Self, SqlError> {
+        if self.scale > MAX_DIGITS { Err(overflow()) } else { Ok(self) }
     }
 
     /// The quotient, with the scale that `select_div_scale` chooses: 16 significant digits at least, and no fewer behind the point than either has.
@@ -157,6 +161,9 @@ impl Decimal {
         if shift < 0 {
             let divisor = power(u32::try_from(-shift).map_err(|_| overflow())?).ok_or_else(overflow)?;
             return Ok(Self { units: divide_rounded(quotient, divisor), scale });
+        }
+        if scale > MAX_DIGITS {
+            return Err(overflow());
         }
         for _ in 0..shift {
             let ten = rest.checked_mul(10).ok_or_else(overflow)?;
@@ -234,11 +241,6 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// The number as a float is shown, and as PostgreSQL casts it: 15 significant digits.
-    pub(crate) fn from_float(value: f64) -> Option<Result<Self, SqlError>> {
-        value.is_finite().then(|| Self::parse(&trimmed(&format!("{value:.14e}"))).unwrap_or_else(|| Err(overflow())))
-    }
-
     /// Without zeros at the end of what stands behind the point.
     pub(crate) fn normalized(self) -> Self {
         let mut it = self;
@@ -247,12 +249,6 @@ impl Decimal {
         }
         it
     }
-}
-
-/// A mantissa without zeros at its end.
-fn trimmed(text: &str) -> String {
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
-    format!("{}e{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
 }
 
 impl From<i64> for Decimal {
@@ -356,8 +352,6 @@ mod tests {
         assert_eq!(number("-2.5").rescale(0).unwrap().to_string(), "-3");
         assert_eq!(number("2.449").fit(3, 2).unwrap().to_string(), "2.45");
         assert_eq!(number("9.996").fit(3, 2).unwrap_err().message(), "numeric field overflow");
-        assert_eq!(Decimal::from_float(0.1).unwrap().unwrap().to_string(), "0.1");
-        assert_eq!(Decimal::from_float(1e15).unwrap().unwrap().to_string(), "1000000000000000");
         assert!(number("1.50") == number("1.5") && number("-1.51") < number("-1.5"));
     }
 }

@@ -218,7 +218,7 @@ fn constant(value: &OwnedDatum) -> String {
     };
     let mut text = String::new();
     write(of, value.get(), &Zone::utc(), &mut text);
-    if matches!(value.get(), Datum::Float(_) | Datum::Numeric(_)) {
+    if matches!(value.get(), Datum::Float(_) | Datum::Numeric(_) | Datum::Wide(_)) {
         text
     } else {
         format!("'{}'", text.replace('\'', "''"))

@@ -69,6 +69,7 @@ mod verifier;
 mod versions;
 mod watch;
 mod whole;
+mod wide;
 mod wire;
 mod write_rules;
 mod zones;
@@ -104,4 +105,5 @@ pub use verifier::Verifier;
 pub use watch::{
     Client, ConflictCount, ConflictSeen, SessionSeen, SessionState, SlowLog, StatementSums, Sums, TableSums,
 };
+pub use wide::Wide;
 pub use wire::{DATABASE, Forms, ROLE, TransactionStatus, copy_of};

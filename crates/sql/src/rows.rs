@@ -12,6 +12,7 @@ use crate::outcome::{Notice, Tag};
 use crate::text::{self, Zone};
 use crate::types::{Bound, Type};
 use crate::values::{FromSql, kind};
+use crate::wide::Wide;
 
 /// The column of a table that a column of an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,7 @@ enum Cell {
     Json(usize, usize),
     Bytes(usize, usize),
     Array(usize, usize),
+    Wide(usize, usize),
 }
 
 /// What a statement has answered: its rows, and how many it has changed or answered.
@@ -142,6 +144,7 @@ impl Rows {
                 Datum::Json(it) => Cell::Json(self.text.len(), keep(&mut self.text, it)),
                 Datum::Bytes(it) => Cell::Bytes(self.bytes.len(), keep_bytes(&mut self.bytes, it)),
                 Datum::Array(it) => Cell::Array(self.bytes.len(), keep_bytes(&mut self.bytes, it.bytes())),
+                Datum::Wide(it) => Cell::Wide(self.bytes.len(), keep_bytes(&mut self.bytes, it.bytes())),
                 plain => Cell::Plain(plain.moved(|_| "", |_| &[])),
             };
             self.cells.push(cell);
@@ -172,6 +175,7 @@ impl Rows {
             Cell::Json(start, end) => Datum::Json(&self.text[start..end]),
             Cell::Bytes(start, end) => Datum::Bytes(&self.bytes[start..end]),
             Cell::Array(start, end) => Datum::Array(Array::of_bytes(&self.bytes[start..end])),
+            Cell::Wide(start, end) => Datum::Wide(Wide::of_bytes(&self.bytes[start..end])),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::datum::{Datum, compare_floats};
 use crate::functions::Function;
 use crate::json::{self, Form, Value};
 use crate::types::{Bound, ColumnType, Type};
+use crate::wide::Number;
 
 /// Makes the bytes of a value. Statements have no name for it.
 pub(crate) static SORT_KEY: Function = Function {
@@ -48,12 +49,23 @@ fn put(key: &mut Vec<u8>, value: Datum<'_>) {
         Datum::Date(days) => put_signed(key, days.into(), 4),
         Datum::Float(value) => put_float(key, value),
         Datum::Numeric(value) => put_number(key, &value.to_string()),
+        Datum::Wide(_) => put_wide(key, &Number::of(value)),
         Datum::Text(text) => put_bytes(key, text.as_bytes()),
         Datum::Bytes(bytes) => put_bytes(key, bytes),
         Datum::Interval(interval) => put_signed(key, interval.span(), 16),
         Datum::Uuid(uuid) => key.extend(uuid),
         Datum::Json(text) => put_json(key, &json::known(text), false),
         Datum::Array(array) => put_array(key, array),
+    }
+}
+
+/// Infinity lies beyond all numbers, and what is no number beyond that.
+fn put_wide(key: &mut Vec<u8>, value: &Number) {
+    match value {
+        Number::Finite { .. } => put_number(key, &value.to_string()),
+        Number::Infinite { is_negative: true } => key.push(0),
+        Number::Infinite { .. } => key.push(u8::MAX - 1),
+        Number::Nan => key.push(u8::MAX),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
 use crate::text;
 use crate::types::Type;
+use crate::wide::Number;
 
 /// A value that can be a parameter of a statement. What it becomes depends on the type that the statement gives the parameter: a text is read as that type, an integer
 /// becomes one of it, if it fits.
@@ -245,7 +246,7 @@ pub(crate) fn fits(value: Datum<'_>, of: Type) -> bool {
         (Datum::Int(_), Type::Int8)
         | (Datum::Bool(_), Type::Bool)
         | (Datum::Float(_), Type::Float8)
-        | (Datum::Numeric(_), Type::Numeric)
+        | (Datum::Numeric(_) | Datum::Wide(_), Type::Numeric)
         | (Datum::Text(_), Type::Text | Type::Varchar)
         | (Datum::Bytes(_), Type::Bytea)
         | (Datum::Date(_), Type::Date)
@@ -285,9 +286,7 @@ pub(crate) fn coerced<'a>(
             let narrow = it as f32;
             if narrow.is_infinite() && it.is_finite() { Err(out_of_range()) } else { Ok(Datum::Float(narrow.into())) }
         }
-        (Datum::Float(it), Type::Numeric) => Decimal::from_float(it)
-            .ok_or_else(|| SqlError::unsupported("a numeric that is no number, or infinite,"))?
-            .map(Datum::Numeric),
+        (Datum::Float(it), Type::Numeric) => Number::of_float(it).within(context.arena),
         (Datum::Numeric(it), Type::Int2 | Type::Int4 | Type::Int8 | Type::Oid) => {
             let whole = whole(it).and_then(|it| it.try_into().ok()).map(Datum::Int);
             whole.filter(|whole| fits(*whole, of)).ok_or_else(out_of_range)
@@ -309,7 +308,7 @@ pub(crate) fn kind(value: Datum<'_>) -> &'static str {
         Datum::Bool(_) => "boolean",
         Datum::Int(_) => "integer",
         Datum::Float(_) => "floating-point number",
-        Datum::Numeric(_) => "numeric",
+        Datum::Numeric(_) | Datum::Wide(_) => "numeric",
         Datum::Text(_) => "text",
         Datum::Bytes(_) => "byte string",
         Datum::Date(_) => "date",
@@ -329,7 +328,7 @@ pub(crate) fn natural_type(value: Datum<'_>) -> Type {
         Datum::Bool(_) => Type::Bool,
         Datum::Int(_) => Type::Int8,
         Datum::Float(_) => Type::Float8,
-        Datum::Numeric(_) => Type::Numeric,
+        Datum::Numeric(_) | Datum::Wide(_) => Type::Numeric,
         Datum::Bytes(_) => Type::Bytea,
         Datum::Date(_) => Type::Date,
         Datum::Time(_) => Type::Time,

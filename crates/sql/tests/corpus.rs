@@ -165,7 +165,7 @@ macro_rules! corpus {
     )*};
 }
 
-corpus!(answer: expressions, group_sets, queries, changes, subqueries, shapes, patterns, levels, characters, floats, regexes);
+corpus!(answer: expressions, group_sets, queries, changes, subqueries, shapes, patterns, levels, characters, floats, numerics, regexes);
 corpus!(answer: aggregates, arrays, catalog, frames, functions, json, orders, relations, windows);
 // Their answers have the tags, warnings and notices of all statements.
 corpus!(copied: copy);

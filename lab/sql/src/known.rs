@@ -15,7 +15,7 @@ pub struct Known {
 /// All of them.
 pub const KNOWN: &[Known] = &[
     Known {
-        why: "what functions and aggregates give of char(n) is shown without the blanks at its end, because it has no length",
+        why: "what is made of char(n) of different lengths is shown without the blanks at its end, because it has no length",
         explains: |statement, ours, theirs| alike(statement, ours, theirs, is_shorn),
     },
     Known {
@@ -25,7 +25,7 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        why: "numerics have 38 digits, and are not infinite, so that a field of an infinite time is NULL",
+        why: "numerics of columns have 38 digits, and are not infinite; a field of an infinite time is NULL",
         explains: |_, ours, theirs| says(ours, "numeric format") || says(theirs, "cannot convert infinity"),
     },
     Known {

@@ -207,6 +207,7 @@ impl Binder<'_> {
                 return Ok(truth(if *sign == Sign::And { Expr::And(parts) } else { Expr::Or(parts) }));
             }
             Sign::StringConcat => return self.concatenation(left, right),
+            Sign::Overlaps => return self.overlaps(left, right),
             Sign::Custom(name) if name == "->-" || name == "->>-" => {
                 // The minus is that of the number.
                 let sign = if name == "->-" { "->" } else { "->>" };

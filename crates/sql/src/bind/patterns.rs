@@ -5,13 +5,60 @@ use sqlparser::ast;
 use super::Binder;
 use crate::casts::Place;
 use crate::datum::OwnedDatum;
-use crate::error::SqlError;
+use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::types::Type;
 
+/// What stands in `LIKE ALL (patterns)`, which the parser takes for a call.
+fn all_of(pattern: &ast::Expr) -> Option<&ast::Expr> {
+    let ast::Expr::Function(call) = pattern else { return None };
+    let ([ast::ObjectNamePart::Identifier(name)], ast::FunctionArguments::List(list)) = (&call.name.0[..], &call.args)
+    else {
+        return None;
+    };
+    match &list.args[..] {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(patterns))]
+            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") =>
+        {
+            Some(patterns)
+        }
+        _ => None,
+    }
+}
+
 impl Binder<'_> {
+    /// `(start, end) OVERLAPS (start, end)`, where a span may stand for an end.
+    pub(super) fn overlaps(&mut self, left: &ast::Expr, right: &ast::Expr) -> Result<Typed, SqlError> {
+        let mut ends = Vec::new();
+        for (side, place) in [(left, "left"), (right, "right")] {
+            let ast::Expr::Tuple(parts) = side else {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"OVERLAPS\""));
+            };
+            let [start, end] = &parts[..] else {
+                let message = format!("wrong number of parameters on {place} side of OVERLAPS expression");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            };
+            let (start, mut end) = (self.expr(start)?, self.expr(end)?);
+            if end.base() == Type::Interval {
+                end = self.apply("+", vec![start.clone(), end])?;
+            }
+            ends.extend([start, end]);
+        }
+        self.call("overlaps", ends)
+    }
+
     pub(super) fn pattern_or_time(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
         match expr {
+            ast::Expr::Like { negated, expr, pattern, escape_char: None, any: false }
+                if let Some(patterns) = all_of(pattern) =>
+            {
+                self.any_of_array(expr, (if *negated { "!~~" } else { "~~" }, true), patterns)
+            }
+            ast::Expr::ILike { negated, expr, pattern, escape_char: None, any: false }
+                if let Some(patterns) = all_of(pattern) =>
+            {
+                self.any_of_array(expr, (if *negated { "!~~*" } else { "~~*" }, true), patterns)
+            }
             ast::Expr::Like { negated, expr, pattern, escape_char, any: false } => {
                 self.pattern(if *negated { "!~~" } else { "~~" }, "like_escape", expr, pattern, escape_char.as_deref())
             }

@@ -28,7 +28,7 @@ impl Binder<'_> {
     /// A test of rows. `None`: it is another expression.
     pub(super) fn test_of_rows(&mut self, expr: &ast::Expr) -> Result<Option<Typed>, SqlError> {
         let found = match expr {
-            ast::Expr::BinaryOp { left, op, right } => {
+            ast::Expr::BinaryOp { left, op, right } if *op != ast::BinaryOperator::Overlaps => {
                 let (Some(left), Some(right)) = (values(left), values(right)) else { return Ok(None) };
                 let (sign, pairs) = (operator_name(op)?, self.row_pairs(&left, &right)?);
                 self.compared_rows(sign, pairs)?

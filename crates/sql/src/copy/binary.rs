@@ -10,6 +10,7 @@ use crate::error::{SqlError, SqlState};
 use crate::json;
 use crate::text::{DATES, DAY, TIMESTAMPS};
 use crate::types::Type;
+use crate::wide::Number;
 
 const SIGNATURE: [u8; 11] = *b"PGCOPY\n\xff\r\n\0";
 /// Days from 1970 to 2000, where PostgreSQL begins to count.
@@ -337,6 +338,33 @@ pub(crate) fn write(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+/// As [`write_numeric`], of any numeric.
+fn write_wide(number: &Number, out: &mut Vec<u8>) {
+    let special = match number {
+        Number::Finite { .. } => None,
+        Number::Nan => Some(0xc000_u16),
+        Number::Infinite { is_negative: false } => Some(0xd000),
+        Number::Infinite { is_negative: true } => Some(0xf000),
+    };
+    if let Some(sign) = special {
+        [0, 0, sign, 0].iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        return;
+    }
+    let text = number.to_string();
+    let unsigned = text.trim_start_matches('-');
+    let (whole, part) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let whole = format!("{:0>1$}", whole, whole.len().next_multiple_of(4));
+    let all = format!("{whole}{:0<1$}", part, part.len().next_multiple_of(4));
+    let digit = |four: &[u8]| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
+    let digits: Vec<_> = all.as_bytes().chunks(4).map(digit).collect();
+    let first = digits.iter().position(|digit| *digit != 0).unwrap_or(digits.len());
+    let end = digits.iter().rposition(|digit| *digit != 0).map_or(first, |at| at + 1);
+    let weight = (whole.len() / 4) as i32 - 1 - first as i32;
+    let sign = if text.starts_with('-') { NEGATIVE } else { 0 };
+    let head = [(end - first) as u16, weight as u16, sign, part.len() as u16];
+    head.iter().chain(&digits[first..end]).for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+}
+
 fn write_value(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
     match (datum, of) {
         (Datum::Null, _) => {}
@@ -349,6 +377,7 @@ fn write_value(of: Type, datum: Datum<'_>, out: &mut Vec<u8>) {
         (Datum::Float(value), Type::Float4) => out.extend_from_slice(&(value as f32).to_be_bytes()),
         (Datum::Float(value), _) => out.extend_from_slice(&value.to_be_bytes()),
         (Datum::Numeric(value), _) => write_numeric(value, out),
+        (Datum::Wide(_), _) => write_wide(&Number::of(datum), out),
         (Datum::Text(text), _) => out.extend_from_slice(text.as_bytes()),
         (Datum::Json(text), _) => {
             out.push(1);

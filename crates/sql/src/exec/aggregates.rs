@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::expr::Expr;
 use crate::plan::Node;
+use crate::wide::Number;
 
 /// A row as bytes that are equal if the values are, by the equality of SQL; NULL equals NULL.
 pub(super) fn group_key(row: &[Datum<'_>]) -> Vec<u8> {
@@ -38,6 +39,11 @@ pub(super) fn group_key(row: &[Datum<'_>]) -> Vec<u8> {
                 key.extend(value.units().to_le_bytes());
                 key.extend(value.scale().to_le_bytes());
             }
+            // What is equal to a decimal has the key of that.
+            Datum::Wide(_) => match Number::of(*datum).normalized().datum().unwrap_or(OwnedDatum::NULL) {
+                OwnedDatum::Wide(bytes) => sized(&mut key, 12, &bytes),
+                decimal => key.extend(group_key(&[decimal.get()])),
+            },
             Datum::Text(text) => sized(&mut key, 5, text.as_bytes()),
             Datum::Bytes(bytes) => sized(&mut key, 6, bytes),
             Datum::Date(days) => {

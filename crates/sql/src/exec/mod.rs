@@ -186,6 +186,7 @@ pub(crate) fn bytes_of(row: &[Datum<'_>]) -> usize {
         Datum::Text(text) | Datum::Json(text) => text.len(),
         Datum::Array(array) => array.bytes().len(),
         Datum::Bytes(bytes) => bytes.len(),
+        Datum::Wide(wide) => wide.bytes().len(),
         _ => 0,
     };
     size_of_val(row) + row.iter().map(of).sum::<usize>() + 32

@@ -13,6 +13,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
 use crate::functions;
 use crate::types::Type;
+use crate::wide::{self, Number};
 
 /// What an aggregate knows of the rows so far.
 #[derive(Clone)]
@@ -30,7 +31,7 @@ struct More {
     /// Rows that are to be sorted first: arguments, and then keys.
     rows: Rows,
     /// The sum of the squares.
-    squares: Option<Decimal>,
+    squares: Option<OwnedDatum>,
     /// Sums of both numbers, of their squares around the average, and of products.
     sums: [f64; 5],
     bytes: Vec<u8>,
@@ -105,7 +106,7 @@ impl State {
                 plain(Datum::Numeric(value.into()))
             }
             (_, Datum::Null, value) => value.owned(),
-            (AggregateKind::Sum | AggregateKind::Average, sum, value) => plain(add(sum, value, aggregate.result.base)?),
+            (AggregateKind::Sum | AggregateKind::Average, sum, value) => add(sum, value, aggregate.result.base)?,
             (AggregateKind::Least, least, value) if value.compare(least).is_lt() => value.owned(),
             (AggregateKind::Greatest, greatest, value) if value.compare(greatest).is_gt() => value.owned(),
             (AggregateKind::All, Datum::Bool(all), Datum::Bool(value)) => plain(Datum::Bool(all && value)),
@@ -151,15 +152,17 @@ impl State {
                     *squares = f64::NAN;
                 }
             }
-            Datum::Numeric(x) => {
-                let sum = match self.value.get() {
-                    Datum::Numeric(sum) => sum.add(x)?,
-                    _ => x,
+            Datum::Numeric(_) | Datum::Wide(_) => {
+                self.value = match self.value.get() {
+                    Datum::Null => value.owned(),
+                    sum => functions::ADD.of(sum, value)?,
                 };
-                self.value = plain(Datum::Numeric(sum));
+                let square = functions::MULTIPLY.of(value, value)?;
                 let more = self.more();
-                let square = x.multiply(x)?;
-                more.squares = Some(more.squares.map_or(Ok(square), |squares| squares.add(square))?);
+                more.squares = Some(match &more.squares {
+                    Some(squares) => functions::ADD.of(squares.get(), square.get())?,
+                    None => square,
+                });
             }
             _ => {}
         }
@@ -199,7 +202,9 @@ impl State {
                 let bits = aggregate.arguments.iter().fold(0, |bits, it| bits << 1 | i64::from(is_absent(it)));
                 plain(Datum::Int(bits))
             }
-            (AggregateKind::Average, Datum::Numeric(sum)) => plain(Datum::Numeric(sum.divide(self.count.into())?)),
+            (AggregateKind::Average, sum @ (Datum::Numeric(_) | Datum::Wide(_))) => {
+                functions::DIVIDE.of(sum, Datum::Numeric(self.count.into()))?
+            }
             (AggregateKind::Average, Datum::Float(sum)) => plain(Datum::Float(sum / self.count as f64)),
             (AggregateKind::Average, Datum::Interval(sum)) => {
                 plain(Datum::Interval(functions::span_divided(sum, self.count as f64)?))
@@ -211,7 +216,7 @@ impl State {
             (AggregateKind::Gather | AggregateKind::JsonList { .. } | AggregateKind::JsonObject { .. }, _) => {
                 self.gathered(aggregate)?
             }
-            (AggregateKind::Variance { is_sample, is_root }, _) => plain(self.variance(is_sample, is_root)?),
+            (AggregateKind::Variance { is_sample, is_root }, _) => self.variance(is_sample, is_root)?,
             (AggregateKind::Regression(of), _) => plain(self.regression(of)),
             _ => self.value.clone(),
         })
@@ -275,21 +280,28 @@ impl State {
         Ok(OwnedDatum::Json(crate::json::parse(&text)?.normal()?.into()))
     }
 
-    fn variance(&self, is_sample: bool, is_root: bool) -> Result<Datum<'static>, SqlError> {
+    fn variance(&self, is_sample: bool, is_root: bool) -> Result<OwnedDatum, SqlError> {
         let least = if is_sample { 2 } else { 1 };
-        let Some(more) = self.more.as_ref().filter(|_| self.count >= least) else { return Ok(Datum::Null) };
+        let Some(more) = self.more.as_ref().filter(|_| self.count >= least) else { return Ok(OwnedDatum::NULL) };
         let divisor = if is_sample { self.count - 1 } else { self.count };
-        let Some(squares) = more.squares else {
+        let Some(squares) = &more.squares else {
             let variance = more.sums[1] / divisor as f64;
-            return Ok(Datum::Float(if is_root { variance.sqrt() } else { variance }));
+            return Ok(plain(Datum::Float(if is_root { variance.sqrt() } else { variance })));
         };
-        let Datum::Numeric(sum) = self.value.get() else { return Ok(Datum::Null) };
-        let spread = squares.multiply(self.count.into())?.subtract(sum.multiply(sum)?)?;
-        if spread.units() <= 0 {
-            return Ok(Datum::Numeric(Decimal::ZERO));
+        // What is no number, or infinite, has a spread that is no number.
+        let sum = Number::of(self.value.get());
+        let of_squares = wide::multiply(&Number::of(squares.get()), &Number::of(Datum::Int(self.count)))?;
+        let spread = wide::add(&of_squares, &wide::negate(&wide::multiply(&sum, &sum)?))?;
+        match spread.sign() {
+            None => return Number::Nan.datum(),
+            Some(..=0) => return Ok(plain(Datum::Numeric(Decimal::ZERO))),
+            Some(_) => {}
         }
-        let variance = spread.divide(Decimal::from(self.count).multiply(divisor.into())?)?;
-        Ok(Datum::Numeric(if is_root { variance.square_root(variance.scale())? } else { variance }))
+        let divisor = Number::of(Datum::Numeric(Decimal::new(i128::from(self.count) * i128::from(divisor), 0)));
+        match wide::divide(&spread, &divisor)? {
+            Number::Finite { units, scale } if is_root => wide::root_to(&units, scale, scale)?.datum(),
+            variance => variance.datum(),
+        }
     }
 
     fn regression(&self, of: Regression) -> Datum<'static> {
@@ -378,12 +390,14 @@ fn mode(rows: &[&Vec<OwnedDatum>]) -> OwnedDatum {
     best
 }
 
-fn add(sum: Datum<'_>, value: Datum<'_>, of: Type) -> Result<Datum<'static>, SqlError> {
+fn add(sum: Datum<'_>, value: Datum<'_>, of: Type) -> Result<OwnedDatum, SqlError> {
     match (sum, value) {
-        (Datum::Numeric(sum), Datum::Int(value)) => sum.add(Decimal::from(value)).map(Datum::Numeric),
-        (Datum::Numeric(sum), Datum::Numeric(value)) => sum.add(value).map(Datum::Numeric),
-        (Datum::Float(sum), Datum::Float(value)) => functions::sum_of_floats(sum, value, of),
-        (Datum::Interval(sum), Datum::Interval(value)) => functions::sum_of_spans(sum, value).map(Datum::Interval),
+        (Datum::Numeric(_) | Datum::Wide(_), Datum::Int(value)) => functions::ADD.of(sum, Datum::Numeric(value.into())),
+        (Datum::Numeric(_) | Datum::Wide(_), _) => functions::ADD.of(sum, value),
+        (Datum::Float(sum), Datum::Float(value)) => functions::sum_of_floats(sum, value, of).map(plain),
+        (Datum::Interval(sum), Datum::Interval(value)) => {
+            functions::sum_of_spans(sum, value).map(Datum::Interval).map(plain)
+        }
         (sum, value) => unreachable!("{sum:?} and {value:?} are of one type"),
     }
 }

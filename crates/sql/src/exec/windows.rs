@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::plan::{Node, SortKey};
+use crate::wide::Number;
 
 /// A row with what it is sorted by.
 struct Row {
@@ -205,7 +206,7 @@ impl<'r> Partition<'r> {
         let is_negative = match count {
             Datum::Int(count) => count < 0,
             Datum::Float(count) => count < 0.0 || count.is_nan(),
-            Datum::Numeric(count) => count.units() < 0,
+            Datum::Numeric(_) | Datum::Wide(_) => Number::of(count).sign().is_none_or(|sign| sign < 0),
             Datum::Interval(count) => count.span() < 0,
             _ => false,
         };

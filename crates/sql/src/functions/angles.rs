@@ -2,15 +2,11 @@
 
 use super::{Function, functions};
 use crate::datum::Datum;
-use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
+use crate::wide::decimal;
 
 fn float(datum: Datum<'_>) -> f64 {
     if let Datum::Float(value) = datum { value } else { unreachable!("a float") }
-}
-
-fn decimal(datum: Datum<'_>) -> Decimal {
-    if let Datum::Numeric(value) = datum { value } else { unreachable!("a numeric") }
 }
 
 fn within<'a>(value: f64, is_within: bool, of: fn(f64) -> f64) -> Result<Datum<'a>, SqlError> {
@@ -47,9 +43,9 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     "asinh"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it[0]).asinh()));
     "acosh"(Float8) -> Float8 = |it, _| within(float(it[0]), float(it[0]) >= 1.0, f64::acosh);
     "atanh"(Float8) -> Float8 = |it, _| within(float(it[0]), float(it[0]).abs() <= 1.0, f64::atanh);
-    "scale"(Numeric) -> Int4 = |it, _| Ok(Datum::Int(decimal(it[0]).scale().into()));
-    "min_scale"(Numeric) -> Int4 = |it, _| Ok(Datum::Int(decimal(it[0]).normalized().scale().into()));
-    "trim_scale"(Numeric) -> Numeric = |it, _| Ok(Datum::Numeric(decimal(it[0]).normalized()));
+    "scale"(Numeric) -> Int4 = |it, _| Ok(Datum::Int(decimal(it[0])?.scale().into()));
+    "min_scale"(Numeric) -> Int4 = |it, _| Ok(Datum::Int(decimal(it[0])?.normalized().scale().into()));
+    "trim_scale"(Numeric) -> Numeric = |it, _| Ok(Datum::Numeric(decimal(it[0])?.normalized()));
     "width_bucket"(Float8, Float8, Float8, Int4) -> Int4 = |it, _| {
         let (value, low, high) = (float(it[0]), float(it[1]), float(it[2]));
         let Datum::Int(count) = it[3] else { unreachable!("an integer") };

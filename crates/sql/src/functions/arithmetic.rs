@@ -3,18 +3,12 @@
 use super::{Function, functions};
 use crate::casts::in_range;
 use crate::datum::Datum;
-use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
 #[cold]
 fn by_zero() -> SqlError {
     SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
-}
-
-#[cold]
-fn invalid(what: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, what.to_owned())
 }
 
 fn integers(arguments: &[Datum<'_>]) -> (i128, i128) {
@@ -31,23 +25,12 @@ fn floats(arguments: &[Datum<'_>]) -> (f64, f64) {
     }
 }
 
-fn decimals(arguments: &[Datum<'_>]) -> (Decimal, Decimal) {
-    match arguments {
-        [Datum::Numeric(a), Datum::Numeric(b)] => (*a, *b),
-        _ => unreachable!("two numerics"),
-    }
-}
-
 fn integer(arguments: &[Datum<'_>]) -> i128 {
     if let [Datum::Int(value), ..] = arguments { (*value).into() } else { unreachable!("an integer") }
 }
 
 fn float(arguments: &[Datum<'_>]) -> f64 {
     if let [Datum::Float(value), ..] = arguments { *value } else { unreachable!("a float") }
-}
-
-fn decimal(arguments: &[Datum<'_>]) -> Decimal {
-    if let [Datum::Numeric(value), ..] = arguments { *value } else { unreachable!("a numeric") }
 }
 
 fn quotient(a: i128, b: i128) -> Result<i128, SqlError> {
@@ -209,19 +192,8 @@ macro_rules! integer_operators {
                 }
                 Ok(Datum::Float(value.sqrt()))
             };
-            "sqrt"(Numeric) -> Numeric = |it, _| {
-                let value = decimal(it);
-                if value.units() < 0 {
-                    return Err(SqlError::new(SqlState("2201F"), "cannot take square root of a negative number"));
-                }
-                value.root().map(Datum::Numeric)
-            };
             "exp"(Float8) -> Float8 = |it, _| checked(float(it).exp(), Type::Float8, [float(it), 0.0], float(it).is_infinite());
             "ln"(Float8) -> Float8 = |it, _| logarithm(float(it), f64::ln);
-            "div"(Numeric, Numeric) -> Numeric = |it, _| {
-                let (a, b) = decimals(it);
-                truncated(a.divide(b)?, 0).map(Datum::Numeric)
-            };
             "gcd"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(gcd(a, b), Type::Int4) };
             "gcd"(Int8, Int8) -> Int8 = |it, _| { let (a, b) = integers(it); in_range(gcd(a, b), Type::Int8) };
             "lcm"(Int4, Int4) -> Int4 = |it, _| { let (a, b) = integers(it); in_range(lcm(a, b), Type::Int4) };
@@ -232,66 +204,8 @@ macro_rules! integer_operators {
             "degrees"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it).to_degrees()));
             "radians"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it).to_radians()));
             "pi"() -> Float8 = |_, _| Ok(Datum::Float(std::f64::consts::PI));
-            "+"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.add(b).map(Datum::Numeric) };
-            "-"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.subtract(b).map(Datum::Numeric) };
-            "*"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.multiply(b).map(Datum::Numeric) };
-            "/"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.divide(b).map(Datum::Numeric) };
-            "%"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.remainder(b).map(Datum::Numeric) };
-            "mod"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = decimals(it); a.remainder(b).map(Datum::Numeric) };
-            "-"(Numeric) -> Numeric = |it, _| decimal(it).negate().map(Datum::Numeric);
-            "+"(Numeric) -> Numeric = |it, _| Ok(it[0]);
-            "abs"(Numeric) -> Numeric = |it, _| {
-                let value = decimal(it);
-                if value.units() < 0 { value.negate().map(Datum::Numeric) } else { Ok(it[0]) }
-            };
-            "sign"(Numeric) -> Numeric = |it, _| Ok(Datum::Numeric(Decimal::new(decimal(it).units().signum(), 0)));
-            "round"(Numeric) -> Numeric = |it, _| decimal(it).rescale(0).map(Datum::Numeric);
-            "round"(Numeric, Int4) -> Numeric = |it, _| {
-                let [Datum::Numeric(value), Datum::Int(digits)] = it else { unreachable!("a numeric and an integer") };
-                rounded(*value, *digits).map(Datum::Numeric)
-            };
-            "trunc"(Numeric) -> Numeric = |it, _| truncated(decimal(it), 0).map(Datum::Numeric);
-            "trunc"(Numeric, Int4) -> Numeric = |it, _| {
-                let [Datum::Numeric(value), Datum::Int(digits)] = it else { unreachable!("a numeric and an integer") };
-                truncated(*value, *digits).map(Datum::Numeric)
-            };
-            "floor"(Numeric) -> Numeric = |it, _| decimal(it).floor().map(Datum::Numeric);
-            "ceil"(Numeric) -> Numeric = |it, _| decimal(it).negate()?.floor()?.negate().map(Datum::Numeric);
-            "ceiling"(Numeric) -> Numeric = |it, _| decimal(it).negate()?.floor()?.negate().map(Datum::Numeric);
         }
     };
-}
-
-fn digits(value: i64) -> Result<Option<u32>, SqlError> {
-    match value {
-        ..0 => Ok(None),
-        0..=38 => Ok(Some(value as u32)),
-        _ => Err(invalid("a numeric has at most 38 digits behind its point here")),
-    }
-}
-
-/// Rounded to so many digits behind the point, or in front of it where there are fewer than none.
-fn rounded(value: Decimal, to: i64) -> Result<Decimal, SqlError> {
-    match digits(to)? {
-        Some(scale) => value.rescale(scale),
-        None => {
-            let shift = (-to).min(38) as u32;
-            let shifted = Decimal::new(value.units(), value.scale() + shift).rescale(0)?;
-            Decimal::new(shifted.units(), 0).multiply(Decimal::new(10_i128.pow(shift), 0))
-        }
-    }
-}
-
-fn truncated(value: Decimal, to: i64) -> Result<Decimal, SqlError> {
-    match digits(to)? {
-        Some(scale) if scale >= value.scale() => value.rescale(scale),
-        Some(scale) => Ok(Decimal::new(value.units() / 10_i128.pow(value.scale() - scale), scale)),
-        None => {
-            let factor = 10_i128.pow((-to).min(38) as u32);
-            let whole = value.units() / 10_i128.pow(value.scale());
-            Ok(Decimal::new(whole / factor * factor, 0))
-        }
-    }
 }
 
 pub(super) const FUNCTIONS: &[Function] = integer_operators! {

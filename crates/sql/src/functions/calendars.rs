@@ -182,3 +182,37 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
         Ok(Datum::Timestamp(volatile(|| now() as u128) as i64))
     };
 };
+
+/// Whether two periods have a time in common. An end that is NULL leaves it open, where the other ones do not decide.
+fn overlap<'a>(ends: &[Datum<'a>]) -> Datum<'a> {
+    // The start, and the end where it is known.
+    let period = |one: Datum<'a>, other: Datum<'a>| match (one.is_null(), other.is_null()) {
+        (true, true) => None,
+        (true, false) => Some((other, None)),
+        (false, true) => Some((one, None)),
+        (false, false) if one.compare(other).is_gt() => Some((other, Some(one))),
+        (false, false) => Some((one, Some(other))),
+    };
+    let (Some(mut first), Some(mut second)) = (period(ends[0], ends[1]), period(ends[2], ends[3])) else {
+        return Datum::Null;
+    };
+    let order = first.0.compare(second.0);
+    if order.is_eq() {
+        return if first.1.is_some() && second.1.is_some() { Datum::Bool(true) } else { Datum::Null };
+    }
+    if order.is_gt() {
+        std::mem::swap(&mut first, &mut second);
+    }
+    match first.1 {
+        None => Datum::Null,
+        Some(end) if second.0.compare(end).is_lt() => Datum::Bool(true),
+        Some(_) if second.1.is_none() => Datum::Null,
+        Some(_) => Datum::Bool(false),
+    }
+}
+
+pub(super) const LENIENT: &[Function] = functions! {
+    "overlaps"(Time, Time, Time, Time) -> Bool = |it, _| Ok(overlap(it));
+    "overlaps"(Timestamp, Timestamp, Timestamp, Timestamp) -> Bool = |it, _| Ok(overlap(it));
+    "overlaps"(Timestamptz, Timestamptz, Timestamptz, Timestamptz) -> Bool = |it, _| Ok(overlap(it));
+};

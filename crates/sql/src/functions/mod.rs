@@ -10,6 +10,7 @@ mod digests;
 mod encodings;
 mod formats;
 mod json;
+mod numerics;
 mod occurrences;
 mod parts;
 mod patterns;
@@ -21,6 +22,7 @@ mod times;
 mod waits;
 
 pub(crate) use arithmetic::{checked as checked_float, sum as sum_of_floats};
+pub(crate) use numerics::{ADD, DIVIDE, MULTIPLY};
 pub(crate) use parts::PARTS_OF_SPAN;
 pub(crate) use sets::columns_of;
 pub(crate) use system::is_of_rights;
@@ -139,6 +141,7 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         encodings::FUNCTIONS,
         formats::FUNCTIONS,
         json::FUNCTIONS,
+        numerics::FUNCTIONS,
         occurrences::FUNCTIONS,
         parts::FUNCTIONS,
         patterns::FUNCTIONS,
@@ -149,13 +152,14 @@ static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyL
         times::FUNCTIONS,
         waits::FUNCTIONS,
     ];
-    let lenient = [arrays::LENIENT, asked::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT]
-        .into_iter()
-        .flatten()
-        .map(|it| {
-            let Function { name, arguments, result, eval, .. } = *it;
-            &*Box::leak(Box::new(Function { name, arguments, result, is_strict: false, eval }))
-        });
+    let lenient =
+        [arrays::LENIENT, asked::LENIENT, calendars::LENIENT, encodings::LENIENT, sets::LENIENT, system::LENIENT]
+            .into_iter()
+            .flatten()
+            .map(|it| {
+                let Function { name, arguments, result, eval, .. } = *it;
+                &*Box::leak(Box::new(Function { name, arguments, result, is_strict: false, eval }))
+            });
     for function in all.into_iter().flatten().chain(lenient).chain(comparisons::of_all_types()) {
         registry.entry(function.name).or_default().push(function);
     }

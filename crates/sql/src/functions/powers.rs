@@ -6,9 +6,11 @@
 use std::sync::LazyLock;
 
 use super::{Function, functions};
+use crate::context::Context;
 use crate::datum::Datum;
 use crate::decimal::{Decimal, MAX_DIGITS, overflow};
 use crate::error::{SqlError, SqlState};
+use crate::wide::{self, Number};
 
 /// Limbs of 32 bits, the least one first: eight behind the point, and eight in front of it.
 const LIMBS: usize = 16;
@@ -296,20 +298,28 @@ fn power(base: Decimal, exponent: Decimal) -> Result<Decimal, SqlError> {
     Signed { is_negative: base.units() < 0 && whole.units() % 2 != 0, size }.decimal(scale)
 }
 
-fn one(arguments: &[Datum<'_>]) -> Decimal {
-    if let [Datum::Numeric(value), ..] = arguments { *value } else { unreachable!("a numeric") }
+fn one(arguments: &[Datum<'_>], at: usize) -> Result<Decimal, SqlError> {
+    wide::decimal(arguments[at])
 }
 
-fn two(arguments: &[Datum<'_>]) -> (Decimal, Decimal) {
-    (one(arguments), one(&arguments[1..]))
+/// A power whose exponent is whole may have any size.
+fn power_of<'a>(arguments: &[Datum<'a>], context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+    let small = one(arguments, 0).and_then(|base| power(base, one(arguments, 1)?));
+    match (small, one(arguments, 1).ok().filter(|exponent| exponent.floor().is_ok_and(|whole| whole == *exponent))) {
+        (Err(error), Some(exponent)) if error.state() == SqlState::NUMERIC_VALUE_OUT_OF_RANGE => {
+            let exponent = u32::try_from(exponent.to_whole()).map_err(|_| error)?;
+            wide::whole_power(&Number::of(arguments[0]), exponent)?.within(context.arena)
+        }
+        (small, _) => small.map(Datum::Numeric),
+    }
 }
 
 pub(super) const FUNCTIONS: &[Function] = functions! {
-    "^"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = two(it); power(a, b).map(Datum::Numeric) };
-    "power"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = two(it); power(a, b).map(Datum::Numeric) };
-    "exp"(Numeric) -> Numeric = |it, _| exponential_of(one(it)).map(Datum::Numeric);
-    "ln"(Numeric) -> Numeric = |it, _| natural_log(one(it)).map(Datum::Numeric);
-    "log"(Numeric) -> Numeric = |it, _| log_to(Decimal::from(10), one(it)).map(Datum::Numeric);
-    "log10"(Numeric) -> Numeric = |it, _| log_to(Decimal::from(10), one(it)).map(Datum::Numeric);
-    "log"(Numeric, Numeric) -> Numeric = |it, _| { let (a, b) = two(it); log_to(a, b).map(Datum::Numeric) };
+    "^"(Numeric, Numeric) -> Numeric = |it, context| power_of(it, context);
+    "power"(Numeric, Numeric) -> Numeric = |it, context| power_of(it, context);
+    "exp"(Numeric) -> Numeric = |it, _| exponential_of(one(it, 0)?).map(Datum::Numeric);
+    "ln"(Numeric) -> Numeric = |it, _| natural_log(one(it, 0)?).map(Datum::Numeric);
+    "log"(Numeric) -> Numeric = |it, _| log_to(Decimal::from(10), one(it, 0)?).map(Datum::Numeric);
+    "log10"(Numeric) -> Numeric = |it, _| log_to(Decimal::from(10), one(it, 0)?).map(Datum::Numeric);
+    "log"(Numeric, Numeric) -> Numeric = |it, _| log_to(one(it, 0)?, one(it, 1)?).map(Datum::Numeric);
 };

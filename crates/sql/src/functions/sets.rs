@@ -8,6 +8,7 @@ use crate::datum::{Datum, Interval};
 use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
+use crate::wide::decimal;
 
 /// The most values that one call gives.
 const MOST: usize = 2_000_000;
@@ -82,7 +83,8 @@ fn integers<'a>(context: &Context<'a>, arguments: &[Datum<'a>], of: Type) -> Res
 }
 
 fn numerics<'a>(context: &Context<'a>, arguments: &[Datum<'a>]) -> Result<Datum<'a>, SqlError> {
-    let step = if let Some(Datum::Numeric(step)) = arguments.get(2) { *step } else { Decimal::from(1) };
+    let step = arguments.get(2).map_or(Ok(Decimal::from(1)), |step| decimal(*step))?;
+    arguments[..2].iter().try_for_each(|end| decimal(*end).map(|_| ()))?;
     if step.units() == 0 {
         return Err(no_step());
     }

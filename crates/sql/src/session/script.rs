@@ -114,6 +114,7 @@ fn hash(value: Datum<'_>, into: &mut impl Hasher) {
         Datum::Interval(it) => it.hash(into),
         Datum::Uuid(it) => it.hash(into),
         Datum::Array(it) => it.bytes().hash(into),
+        Datum::Wide(it) => it.bytes().hash(into),
     }
 }
 

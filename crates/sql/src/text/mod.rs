@@ -14,6 +14,7 @@ use crate::decimal::Decimal;
 use crate::error::{SqlError, SqlState};
 use crate::json;
 use crate::types::Type;
+use crate::wide::Number;
 
 pub(crate) use times::{DATES, TIMESTAMPS, Zone, days_from_civil, days_of_month};
 pub(crate) use times::{civil_from_days, from_local, seconds_of, to_local};
@@ -56,15 +57,8 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         }
         Type::Float8 => read_float(of, text, trimmed).map(Datum::Float),
         Type::Numeric => match Decimal::parse(trimmed) {
-            Some(number) => number.map(Datum::Numeric),
-            None if matches!(
-                trimmed.to_ascii_lowercase().as_str(),
-                "nan" | "infinity" | "-infinity" | "inf" | "-inf"
-            ) =>
-            {
-                Err(SqlError::unsupported("a numeric that is no number, or infinite,"))
-            }
-            None => Err(invalid(of, text)),
+            Some(Ok(number)) => Ok(Datum::Numeric(number)),
+            _ => Number::parse(trimmed).ok_or_else(|| invalid(of, text))??.within(context.arena),
         },
         Type::Bytea => read_bytes(text, context.arena).map(Datum::Bytes),
         Type::Uuid => read_uuid(trimmed).map(Datum::Uuid).ok_or_else(|| invalid(of, text)),
@@ -209,6 +203,7 @@ pub(crate) fn write(of: Type, datum: Datum<'_>, zone: &Zone, out: &mut String) {
             Ok(())
         }
         Datum::Numeric(value) => write!(out, "{value}"),
+        Datum::Wide(_) => write!(out, "{}", Number::of(datum)),
         Datum::Text(text) | Datum::Json(text) => out.write_str(text),
         Datum::Array(row) if of == Type::Record => {
             crate::records::write(row, zone, out);
