@@ -5,7 +5,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 
 use polychron::schema::{KeyExtractor, KeyScratch, Value};
-use polychron::{Database, Error, Operations as _, Projection};
+use polychron::{Database, Error, Projection, Transaction as _};
 use polychron_engine::write_rules::RECORDS;
 
 use crate::commands::export::Failure;
