@@ -23,30 +23,29 @@ pub(super) fn run(given: &Import) -> Result<(), String> {
     let file = given.input.as_ref().map(File::open).transpose().map_err(|error| at(format!(": {error}")))?;
     let opened = Database::builder().on_event(opening()).open_existing(&given.directory);
     let database = opened.map_err(|error| error.to_string())?;
-    let table = match Target::find(&database, &given.table, format)? {
-        Target::Engine(table) => table,
+    let count = match Target::find(&database, &given.table, format)? {
+        Target::Engine(table) => insert(&database, table, format, file).map_err(|refused| match refused {
+            Refused::Row(line) => at(line),
+            Refused::Other(error) => error.to_string(),
+        })?,
         #[cfg(any(feature = "shell", feature = "serve"))]
         Target::Copied(table) => {
             let count = match file {
                 Some(file) => table.read(&database, file),
                 None => table.read(&database, io::stdin()),
             };
-            return end(database, count.map_err(at)?);
+            count.map_err(at)?
         }
     };
-    let definition = database.definition(table).map_err(|error| error.to_string())?;
-    let rows = read(definition, format, file).map_err(at)?;
-    rows.insert(&database, table).map_err(|refused| match refused {
-        Refused::Row(line) => at(line),
-        Refused::Other(error) => error.to_string(),
-    })?;
-    end(database, rows.all.len() as u64)
-}
-
-fn end(database: Database, count: u64) -> Result<(), String> {
     database.close().map_err(|error| error.to_string())?;
     print_output(format_args!("{count} rows inserted"));
     Ok(())
+}
+
+fn insert(database: &Database, table: TableId, format: Format, file: Option<File>) -> Result<u64, Refused> {
+    let rows = read(database.definition(table)?, format, file).map_err(Refused::Row)?;
+    rows.insert(database, table)?;
+    Ok(rows.all.len() as u64)
 }
 
 fn read(definition: Arc<TableDefinition>, format: Format, file: Option<File>) -> Result<Rows, String> {
