@@ -183,7 +183,7 @@ macro_rules! integer_operators {
             "trunc"(Float8) -> Float8 = |it, _| Ok(Datum::Float(float(it).trunc()));
             "sign"(Float8) -> Float8 = |it, _| {
                 let value = float(it);
-                Ok(Datum::Float(if value == 0.0 { 0.0 } else { value.signum() }))
+                Ok(Datum::Float(f64::from(i8::from(value > 0.0) - i8::from(value < 0.0))))
             };
             "sqrt"(Float8) -> Float8 = |it, _| {
                 let value = float(it);

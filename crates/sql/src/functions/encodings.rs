@@ -127,7 +127,7 @@ fn decoded(of: &str, format: &str, context: &Context<'_>) -> Result<Vec<u8>, Sql
 
 /// A text as a constant of SQL.
 fn literal(of: &str) -> String {
-    let escape = if of.contains('\\') { " E" } else { "" };
+    let escape = if of.contains('\\') { "E" } else { "" };
     format!("{escape}'{}'", of.replace('\'', "''").replace('\\', "\\\\"))
 }
 

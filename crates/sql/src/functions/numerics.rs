@@ -37,7 +37,15 @@ const SUBTRACT: Operation = Operation { small: Decimal::subtract, any: |a, b| wi
 pub(crate) const MULTIPLY: Operation = Operation { small: Decimal::multiply, any: wide::multiply };
 pub(crate) const DIVIDE: Operation = Operation { small: Decimal::divide, any: wide::divide };
 const REMAINDER: Operation = Operation { small: Decimal::remainder, any: wide::remainder };
-const WHOLE_QUOTIENT: Operation = Operation { small: |a, b| truncated(a.divide(b)?, 0), any: wide::whole_quotient };
+const WHOLE_QUOTIENT: Operation = Operation { small: whole_quotient, any: wide::whole_quotient };
+
+/// The quotient without its digits behind the point, which is not that of a rounded one.
+fn whole_quotient(a: Decimal, b: Decimal) -> Result<Decimal, SqlError> {
+    let scale = a.scale().max(b.scale());
+    let (units, divisor) = (a.rescale(scale)?.units(), b.rescale(scale)?.units());
+    // A division by zero is refused by the other way.
+    units.checked_div(divisor).map(|whole| Decimal::new(whole, 0)).ok_or_else(overflow)
+}
 
 fn digits(value: i64) -> Result<Option<u32>, SqlError> {
     match value {

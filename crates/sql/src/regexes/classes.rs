@@ -42,8 +42,23 @@ pub(super) fn named(name: &str, ignores_case: bool) -> Option<ClassUnicode> {
         "blank" => set(r"[\t[\p{Zs}--[\x{a0}\x{2007}\x{202f}]]]"),
         "cntrl" => set(r"[\p{Cc}\x{2028}\x{2029}]"),
         "punct" => set(r"[[\p{P}\p{S}]--\p{Alphabetic}]"),
-        "graph" => set(r"[[^\p{Cc}\p{Cs}\p{Cn}\p{Z}]]"),
-        "print" => set(r"[[^\p{Cc}\p{Cs}\p{Cn}\p{Zl}\p{Zp}]]"),
+        "graph" => set(r"[^\p{Cc}\p{Cn}\p{Z}]"),
+        "print" => set(r"[^\p{Cc}\p{Cn}\p{Zl}\p{Zp}]"),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_has_characters() {
+        for name in "upper lower alpha alnum word digit xdigit space blank cntrl punct graph print".split(' ') {
+            for ignores_case in [false, true] {
+                let class = named(name, ignores_case).expect("it is known");
+                assert!(!class.ranges().is_empty(), "{name}");
+            }
+        }
+    }
 }

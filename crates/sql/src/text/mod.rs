@@ -51,8 +51,8 @@ pub(crate) fn read<'a>(of: Type, text: &str, context: &Context<'a>) -> Result<Da
         Type::Int8 => read_integer(of, text, trimmed, i64::MIN, i64::MAX),
         Type::Oid => read_integer(of, text, trimmed, 0, u32::MAX.into()),
         Type::Float4 => {
-            let value = read_float(of, text, trimmed)? as f32;
-            let is_lost = value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf");
+            let (long, value) = read_float(of, text, trimmed).map(|long| (long, long as f32))?;
+            let is_lost = value.is_infinite() && long.is_finite() || value == 0.0 && long != 0.0;
             if is_lost { Err(float_range(of, trimmed)) } else { Ok(Datum::Float(f64::from(value))) }
         }
         Type::Float8 => read_float(of, text, trimmed).map(Datum::Float),
