@@ -114,7 +114,7 @@ fn answer<P: Protocol>(connection: &mut Connection<P>, text: &str) -> String {
 }
 
 /// What needs a transaction that stays open, which a protocol that plans does not have.
-const HOLDING: [&str; 6] = ["BEGIN", "START TRANSACTION", "SAVEPOINT", "COMMIT", "ROLLBACK", "DECLARE"];
+const HOLDING: [&str; 7] = ["BEGIN", "START TRANSACTION", "SAVEPOINT", "COMMIT", "ROLLBACK", "DECLARE", "SET_CONFIG"];
 
 fn sorted(answer: &str) -> String {
     let mut lines: Vec<_> = answer.lines().collect();
