@@ -164,13 +164,14 @@ fn huge_numbers_are_answered_or_refused() {
     assert_eq!(answer("SELECT lpad('x', 2147483647)"), "54000");
     assert_eq!(answer("SELECT length(repeat('', 2147483647))"), "0");
     assert_eq!(answer("SELECT 1 LIMIT 9223372036854775807 OFFSET 0"), "1");
-    assert_eq!(answer("SELECT round(1.5, 2147483647)"), "22023");
+    assert_eq!(answer("SELECT length(round(1.5, 2147483647)::text)"), "16385");
     assert_eq!(answer("SELECT round(1.5, -2147483648)"), "0");
     assert_eq!(answer("SELECT trunc(1.5, -2147483648)"), "0");
     assert_eq!(answer("SELECT left('abc', -2147483648)"), "");
     assert_eq!(answer("SELECT substr('abc', -2147483648, 2147483647)"), "");
     assert_eq!(answer("SELECT split_part('a,b', ',', -2147483648)"), "");
-    assert_eq!(answer("SELECT 1e400"), "22003");
+    assert_eq!(answer("SELECT length(1e400::text)"), "401");
+    assert_eq!(answer("SELECT 1e200000"), "22003");
     assert_eq!(answer("SELECT date '2000-01-01' + 2147483647"), "22008");
     assert_eq!(answer("SELECT interval '1 month' * float8 '1e300'"), "22008");
 }
