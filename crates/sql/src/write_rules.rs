@@ -102,8 +102,11 @@ fn is_plain(column: &Column) -> bool {
             | T::Varchar
             | T::Bytea
             | T::Uuid
+            | T::Date
+            | T::Timestamp
+            | T::Timestamptz
     );
-    (is_plain || matches!(column.of.base, T::Date | T::Timestamp | T::Timestamptz)) && column.of.bound == Bound::None
+    is_plain && column.of.bound == Bound::None
 }
 
 /// Why rows of the table are changed by statements alone, if they are.

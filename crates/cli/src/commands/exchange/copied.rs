@@ -105,11 +105,13 @@ fn quoted(name: impl AsRef<str>) -> String {
 
 /// The first record, with the end of its line.
 fn head(input: &mut impl BufRead) -> Result<Vec<u8>, String> {
-    let mut head = Vec::new();
+    let (mut head, mut is_open) = (Vec::new(), false);
     loop {
-        let read = input.read_until(b'\n', &mut head).map_err(|error| format!(": {error}"))?;
-        let is_open = head.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
-        if read == 0 || !is_open {
+        let before = head.len();
+        input.read_until(b'\n', &mut head).map_err(|error| format!(": {error}"))?;
+        let line = &head[before..];
+        is_open ^= line.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
+        if line.is_empty() || !is_open {
             return Ok(head);
         }
     }
