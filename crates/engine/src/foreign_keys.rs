@@ -219,9 +219,16 @@ impl Constraints {
         child.map_or(Ok(()), |child| Err(Error::definition(format!("{} refers to `{name}`", error::table_name(child)))))
     }
 
-    /// Forbids writes to the table, or allows them again.
-    pub fn hold(&mut self, why: Option<Arc<EvolutionError>>) {
+    /// Forbids writes to the table of this name, which is to become one of other rows, or allows them again.
+    ///
+    /// # Errors
+    /// [`EvolutionError::Ruled`].
+    pub fn hold(&mut self, table: &str, why: Option<Arc<EvolutionError>>) -> Result<(), EvolutionError> {
+        if why.is_some() && self.outside.is_some() {
+            return Err(EvolutionError::Ruled { table: table.to_owned() });
+        }
         self.held = why;
+        Ok(())
     }
 
     /// Writes that do not obey the table's rules by themselves are held to these from now on.

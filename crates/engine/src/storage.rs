@@ -56,6 +56,9 @@ pub trait Storage: Send + Sync {
 
     /// Refuses writes into a table to transactions that begin from now on, for this reason, or admits them again. A thread that has made an index of
     /// the table afterwards knows that no older transaction will write into it either.
+    ///
+    /// # Errors
+    /// [`EvolutionError::Ruled`]: others have rules for it.
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error>;
 
     /// Holds writes of transactions that begin from now on to these rules, or to none. The rules stay with the table when it gets another name.

@@ -1,15 +1,44 @@
 //! Rules that SQL has for tables hold for what is written without it.
 #![cfg(feature = "sql")]
 
-use polychron::protocols::{Hyper, Locking, Maflingo, Serial};
+use polychron::protocols::{Bohm, Hyper, Locking, Maflingo, Serial};
 use polychron::sql::{self, SqlState};
-use polychron::{Database, Error, Interactive, Operations, Protocol, Row, Table};
+use polychron::{Database, Error, EvolutionError, Operations, Procedure, Protocol, Row, Table, Transaction};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 struct Item {
     #[key]
     id: i64,
     amount: i64,
+}
+
+/// The same with one more column.
+mod later {
+    use super::Row;
+
+    #[derive(Row)]
+    pub(super) struct Item {
+        #[key]
+        id: i64,
+        amount: i64,
+        #[column(default = 1)]
+        more: i64,
+    }
+}
+
+/// Sets the amount of the row, or deletes it.
+struct Set(Table<Item>, Option<i64>);
+
+impl Procedure for Set {
+    type Output = ();
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
+        match self.1 {
+            Some(amount) => transaction.upsert(&self.0, &Item { id: 1, amount }),
+            None => transaction.delete(&self.0, 1).map(drop),
+        }
+    }
 }
 
 const TABLE: &str =
@@ -28,22 +57,29 @@ fn state(outcome: Result<(), Error>) -> Option<SqlState> {
     }
 }
 
-fn set<P: Protocol<Worker: Interactive>>(
-    database: &Database<P>,
-    table: &Table<Item>,
-    amount: i64,
-) -> Result<(), Error> {
-    database.transact(|transaction| transaction.upsert(table, &Item { id: 1, amount }))
+fn set<P: Protocol>(database: &Database<P>, table: &Table<Item>, amount: i64) -> Result<(), Error> {
+    database.execute(&mut Set(*table, Some(amount)))
 }
 
-fn checks_hold<P: Protocol<Worker: Interactive>>(database: &Database<P>) {
+fn delete<P: Protocol>(database: &Database<P>, table: &Table<Item>) -> Result<(), Error> {
+    database.execute(&mut Set(*table, None))
+}
+
+fn checks_hold<P: Protocol>(database: &Database<P>) {
     run(database, TABLE);
     let table = database.table::<Item>().unwrap().unwrap();
     assert_eq!(state(set(database, &table, -1)), Some(SqlState::CHECK_VIOLATION), "{}", P::NAME);
-    let found = database.transact(|transaction| transaction.get_owned(&table, 1)).unwrap();
-    assert_eq!(found, Some(Item { id: 1, amount: 10 }), "{}", P::NAME);
+    let found = database.sql().unwrap().query("SELECT amount FROM item", ()).unwrap().only::<(i64,)>();
+    assert_eq!(found.unwrap(), (10,), "{}", P::NAME);
+    // The table does not become another one, which would have no rules.
+    match database.create_or_open_table::<later::Item>() {
+        Err(Error::Other(inner)) => {
+            assert!(matches!(inner.downcast_ref(), Some(EvolutionError::Ruled { .. })), "{}: {inner}", P::NAME);
+        }
+        other => panic!("{}: {other:?}", P::NAME),
+    }
     set(database, &table, 5).unwrap();
-    database.transact(|transaction| transaction.delete(&table, 1)).unwrap();
+    delete(database, &table).unwrap();
     run(database, "INSERT INTO item VALUES (1, 3); UPDATE item SET amount = 4");
     // Rules come and go with definitions.
     run(database, "ALTER TABLE item DROP CONSTRAINT some");
@@ -52,8 +88,7 @@ fn checks_hold<P: Protocol<Worker: Interactive>>(database: &Database<P>) {
     assert_eq!(state(set(database, &table, 7)), Some(SqlState::CHECK_VIOLATION), "{}", P::NAME);
     let children = "CREATE TABLE child (id bigint PRIMARY KEY, parent bigint REFERENCES item)";
     run(database, children);
-    let refused = database.transact(|transaction| transaction.delete(&table, 1).map(drop));
-    assert_eq!(state(refused), Some(SqlState::FEATURE_NOT_SUPPORTED), "{}", P::NAME);
+    assert_eq!(state(delete(database, &table)), Some(SqlState::FEATURE_NOT_SUPPORTED), "{}", P::NAME);
     run(database, "DROP TABLE child; DELETE FROM item");
     set(database, &table, 8).unwrap();
 }
@@ -65,6 +100,7 @@ fn checks_hold_under_protocols() {
     checks_hold(&Database::builder().with::<Hyper>().in_memory().unwrap());
     checks_hold(&Database::builder().with::<Locking>().in_memory().unwrap());
     checks_hold(&Database::builder().with::<Serial>().in_memory().unwrap());
+    checks_hold(&Database::builder().with::<Bohm>().in_memory().unwrap());
 }
 
 #[test]

@@ -141,6 +141,12 @@ pub enum EvolutionError {
         /// The table with the foreign key.
         child: String,
     },
+    /// A layer above the engine has rules for the table's rows, which the new table would not have.
+    #[error("SQL has rules for the rows of {}, so its columns are changed by ALTER TABLE", OneLine(table))]
+    Ruled {
+        /// The table's name.
+        table: String,
+    },
 }
 
 fn described(column_type: ColumnType, nullable: bool) -> String {

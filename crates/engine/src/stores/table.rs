@@ -275,9 +275,9 @@ impl<S: Keyed> StoreTable<S> {
     /// From here on nothing is written into a table of the catalog by transactions that begin, or it is again.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`].
+    /// [`Error::NoSuchTable`]; [`EvolutionError::Ruled`].
     pub fn hold(catalog: &Catalog<Self>, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
-        Self::constrain(catalog, table, |constraints| constraints.hold(why))
+        Self::constrain(catalog, table, |table| Ok(table.constraints.hold(&table.definition.name, why)?))
     }
 
     /// See [`crate::Storage::set_write_rules`].
@@ -289,13 +289,21 @@ impl<S: Keyed> StoreTable<S> {
         table: TableId,
         rules: Option<Arc<dyn WriteRules>>,
     ) -> Result<(), Error> {
-        Self::constrain(catalog, table, |constraints| constraints.set_write_rules(rules))
+        Self::constrain(catalog, table, |table| {
+            table.constraints.set_write_rules(rules);
+            Ok(())
+        })
     }
 
-    fn constrain(catalog: &Catalog<Self>, table: TableId, change: impl FnOnce(&mut Constraints)) -> Result<(), Error> {
+    /// The same table of the catalog with other constraints.
+    fn constrain(
+        catalog: &Catalog<Self>,
+        table: TableId,
+        change: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         catalog.replace(table, |present| {
             let mut same = present.same();
-            change(&mut same.constraints);
+            change(&mut same)?;
             Ok(same)
         })
     }

@@ -247,8 +247,8 @@ impl Tables {
 
     /// See [`polychron_engine::Storage::hold_table`].
     pub(super) fn hold(&mut self, id: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
-        self.get_mut(id)?.constraints.hold(why);
-        Ok(())
+        let table = self.get_mut(id)?;
+        Ok(table.constraints.hold(&table.definition.name, why)?)
     }
 
     /// See [`polychron_engine::Storage::set_write_rules`].

@@ -34,40 +34,13 @@ impl WriteRules for NotNegative {
     }
 }
 
-/// How a row gets a value, or goes.
-#[derive(Clone, Copy, Debug)]
-enum Write {
-    Insert,
-    Upsert,
-    UpsertNew,
-    Update,
-    InsertBytes,
-    PutBytes,
-    UpdateBytes,
-    SetFuture,
-    SetFutureAgain,
-    InsertFuture,
-    Delete,
-    DeleteBytes,
+polychron_engine::named! {
+    /// How a row gets a value, or goes.
+    enum Write {
+        Insert, Upsert, UpsertNew, Update, InsertBytes, PutBytes, UpdateBytes, SetFuture, SetFutureAgain, SetFutureAt,
+        InsertFuture, Delete, DeleteBytes,
+    }
 }
-
-const ALL: [Write; 12] = {
-    use Write::*;
-    [
-        Insert,
-        Upsert,
-        UpsertNew,
-        Update,
-        InsertBytes,
-        PutBytes,
-        UpdateBytes,
-        SetFuture,
-        SetFutureAgain,
-        InsertFuture,
-        Delete,
-        DeleteBytes,
-    ]
-};
 
 impl Write {
     fn is_deletion(self) -> bool {
@@ -108,6 +81,11 @@ impl Write {
                 let own = t.future(table, id, Item::VALUE)?;
                 t.set_future(table, id, Item::VALUE, own - 5 + value)
             }
+            // The key is a future, too.
+            Self::SetFutureAt => {
+                let key = t.future(table, 2, Item::ID)?;
+                t.set_futures_at(table, key - (2 - id), [Item::VALUE.becomes(value)])
+            }
             Self::InsertFuture => {
                 let other = t.future(table, 2, Item::VALUE)?;
                 t.insert_future(table, &row, [Item::VALUE.becomes(other - 5 + value)])
@@ -132,7 +110,7 @@ fn is_refusal(error: &Error) -> bool {
 
 /// A write that breaks a rule is refused and undone, and the transaction goes on with one that does not.
 pub fn of_others<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    for write in ALL {
+    for &write in Write::ALL {
         let (database, table) = ruled(setup);
         let mut worker = database.worker().unwrap();
         let before = all(&mut worker, &table);
@@ -164,7 +142,7 @@ pub fn of_others<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// The layer whose rules they are is not asked, and neither is a writer of another table.
 pub fn of_the_layer<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    for write in ALL {
+    for &write in Write::ALL {
         let (database, table) = ruled(setup);
         let mut worker = database.worker().unwrap();
         run(&mut worker, |t| obeying(|| write.run(t, &table, -1))).unwrap();
